@@ -1,0 +1,91 @@
+"""Bytes and text: encoding cookie, byte-order mark and newlines, so that untouched bytes stay untouched.
+
+Everything after this stage works on `Source.text` and on character offsets into it; `Source.encode` is the
+only way back.  Decoding is refused (SourceError) unless encoding the text again gives the very same bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import tokenize
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class SourceError(ValueError):
+    """The bytes are not text in the encoding that they declare."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A decoded file.  `text` has no byte-order mark and keeps every newline as it was."""
+
+    text: str
+    encoding: str
+    bom: bool
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of `text` in this file's encoding; SourceError where the encoding lacks a character."""
+        try:
+            body = text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            raise SourceError(f"the result has characters that {self.encoding} cannot encode: {error}") from error
+        return codecs.BOM_UTF8 + body if self.bom else body
+
+    @cached_property
+    def parse_text(self) -> str:
+        """The text that the parser sees: as long as `text`, with form feeds and lone carriage returns normalised.
+
+        libcst drops or moves these two characters; a blank and a newline in their place keep each offset true.
+        """
+        if "\f" not in self.text and "\r" not in self.text:
+            return self.text
+        return re.sub(r"\r(?!\n)", "\n", self.text.replace("\f", " "))
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(m.end() for m in _LINE_END.finditer(self.text))]
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The 1-based line and column (in characters) of a character offset."""
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        """The text of a 1-based line, with its newline."""
+        starts = self._line_starts
+        return self.text[starts[line - 1] : starts[line] if line < len(starts) else len(self.text)]
+
+    @cached_property
+    def newline(self) -> str:
+        """The newline that the file uses most."""
+        found = _LINE_END.findall(self.text)
+        return max(("\n", "\r\n", "\r"), key=found.count) if found else "\n"
+
+
+def decode(raw: bytes) -> Source:
+    """Decode Python source by its BOM and PEP 263 cookie; raises SourceError with what to do."""
+    try:
+        encoding, _ = tokenize.detect_encoding(BytesIO(raw).readline)
+    except SyntaxError as error:
+        raise SourceError(f"{error.msg}; add or correct the `# -*- coding: … -*-` line") from error
+    bom = raw.startswith(codecs.BOM_UTF8)
+    body = raw[len(codecs.BOM_UTF8) :] if bom else raw
+    if encoding == "utf-8-sig":
+        encoding = "utf-8"
+    try:
+        text = body.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise SourceError(
+            f"line {line}: byte 0x{body[error.start]:02x} is not {encoding}; "
+            "convert the file, or declare its encoding in a `# -*- coding: … -*-` line"
+        ) from error
+    if text.encode(encoding) != body:
+        raise SourceError(f"cannot be written back unchanged as {encoding}; convert the file to UTF-8 first")
+    return Source(text, encoding, bom)
