@@ -216,10 +216,10 @@ class Baseline:
         if not isinstance(content, dict) or content.get("version") != cls.VERSION:
             raise BaselineError(f"{path}: not a baseline file of version {cls.VERSION}")
         try:
-            rows = [((row["path"], row["rule"], row["text"]), int(row["count"])) for row in content["findings"]]
+            findings = content["findings"]
+            return cls(Counter({(row["path"], row["rule"], row["text"]): int(row["count"]) for row in findings}))
         except (KeyError, TypeError, ValueError) as error:
             raise BaselineError(f"{path}: damaged; write it anew with --write-baseline") from error
-        return cls(Counter(dict(rows)))
 
     def save(self, path: Path) -> None:
         """Write the file, one finding a line, sorted, so that it diffs and merges well.  Raises OSError."""
@@ -237,9 +237,10 @@ class Baseline:
 
     def filter(self, result: FileResult, path: str) -> FileResult:
         """The result without the findings that are known.  Files that failed stay as they are."""
-        budget = Counter(self.known)
+        left = _left(result, path)
+        budget = {key: self.known[key] for _, key in left}
         known = set()
-        for index, key in _left(result, path):
+        for index, key in left:
             if budget[key] > 0:
                 budget[key] -= 1
                 known.add(index)
