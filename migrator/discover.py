@@ -110,11 +110,11 @@ def _existing(path: Path) -> Path:
         mode = resolved.stat().st_mode
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
         if getattr(error, "errno", errno.ELOOP) == errno.ENOENT:
-            raise PathError(f"no such file or folder: {printable(path)}{_suggestion(path)}") from error
+            raise PathError(f"no such file or folder: {path}{_suggestion(path)}") from error
         reason = getattr(error, "strerror", None) or error
-        raise PathError(f"cannot look at {printable(path)}: {reason}") from error
+        raise PathError(f"cannot look at {path}: {reason}") from error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise PathError(f"neither a file nor a folder: {printable(path)}")
+        raise PathError(f"neither a file nor a folder: {path}")
     return resolved
 
 
@@ -124,13 +124,7 @@ def _suggestion(path: Path) -> str:
     except OSError:
         return ""
     close = difflib.get_close_matches(path.name, siblings, n=1)
-    return f" (did you mean {printable(path.with_name(close[0]))}?)" if close else ""
-
-
-def printable(path: Path | str) -> str:
-    """A path for a message: bytes that are no text and control characters escaped."""
-    text = os.fspath(path).encode("utf-8", "backslashreplace").decode()
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return f" (did you mean {path.with_name(close[0])}?)" if close else ""
 
 
 def _exclude_spec(patterns: Sequence[str]) -> GitIgnoreSpec:
@@ -248,7 +242,7 @@ def _link_reason(path: Path, root: Path) -> str:
     except (OSError, RuntimeError):
         return "a link that leads nowhere"
     if target == root or root in target.parents:
-        return f"a link to {printable(target.relative_to(root))}, which is looked at in its own place"
+        return f"a link to {target.relative_to(root)}, which is looked at in its own place"
     return "a link that leaves the tree"
 
 
