@@ -79,14 +79,14 @@ def protected_edits(old: str, new: str) -> list[Edit]:
     """The comments and strings of `old` that no migration may touch and that `new` has edited or lost."""
     old, new = normalize(old), normalize(new)
     before, after = tokens(old), tokens(new)
-    protected = protected_strings(parse(old))
+    protected = [(*span(n), kind) for n, kind in texts_and_keys(parse(old)) if isinstance(n, ast.Constant)]
     found = []
     for i1, i2, j1, j2 in Alignment(before, after).edits():
         for token in before[i1:i2]:
             if token.is_comment:
                 found.append(Edit("comment", token.text, token.start[0]))
             elif token.is_text and not same_text(token, after[j1:j2]):
-                kinds = [kind for start, end, kind in protected if start < token.end and token.start < end]
+                kinds = [kind for start, end, kind in protected if start <= token.start and token.end <= end]
                 found += [Edit(kind, token.text, token.start[0]) for kind in kinds[:1]]
     return found
 
@@ -98,7 +98,7 @@ def references(source: str) -> list[Reference]:
     """All CUDA references in a file, in order of position."""
     tree = parse(normalize(source))
     named = {"docstring", "message", "key"}  # where a string that looks like a device is none
-    finder = _ReferenceFinder({(start, end) for start, end, kind in protected_strings(tree) if kind in named})
+    finder = _ReferenceFinder({node for node, kind in texts_and_keys(tree) if kind in named})
     finder.visit_scope(tree)
     return sorted(finder.found, key=lambda reference: reference.start)
 
@@ -112,7 +112,7 @@ class _Scope(NamedTuple):
 class _ReferenceFinder:
     """Walks a module with a stack of scopes, so that each name resolves to what it was imported as."""
 
-    def __init__(self, silent: set[tuple[Position, Position]]) -> None:
+    def __init__(self, silent: set[ast.expr]) -> None:
         self.silent = silent
         self.found: list[Reference] = []
         self.scopes: list[_Scope] = []
@@ -148,7 +148,7 @@ class _ReferenceFinder:
         if isinstance(node, ast.Attribute) and node.attr in ("cuda", "is_cuda") and self.is_method(node):
             self.found.append(self.reference("attribute", "." + node.attr, node, tail=len(node.attr)))
         text = literal(node)
-        if text is not None and DEVICE.fullmatch(text) and span(node) not in self.silent:
+        if text is not None and DEVICE.fullmatch(text) and node not in self.silent:
             self.found.append(self.reference("string", repr(text), node))
         variable = environment_variable(node)
         if variable is not None and ENVIRONMENT.fullmatch(literal(variable) or ""):
@@ -260,15 +260,18 @@ def is_options_access(node: ast.Call) -> bool:
 # ------------------------------------------------------------------------------------------ protected text
 
 
-def protected_strings(tree: ast.Module) -> list[tuple[Position, Position, str]]:
-    """Start, end and kind of each string literal that carries text or names rather than code."""
+def texts_and_keys(tree: ast.Module) -> list[tuple[ast.expr, str]]:
+    """The string literals that carry text or names rather than code, each with its kind.
+
+    An f-string comes as a whole and once more for each piece of text between its braces.
+    """
     found = []
     for node in ast.walk(tree):
         for kind, root in text_positions(node):
-            found += [(*span(part), kind) for part in literal_parts(root)]
+            found += [(part, kind) for part in literal_parts(root)]
         text = literal(node)
         if text is not None and (URL.search(text) or PATH.fullmatch(text)):
-            found += [(*span(part), "url" if URL.search(text) else "path") for part in literal_parts(node)]
+            found += [(part, "url" if URL.search(text) else "path") for part in literal_parts(node)]
     return found
 
 

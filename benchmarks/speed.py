@@ -4,7 +4,7 @@
     speed.py --dir REPO      on a checkout
 
 Prints a table and judges nothing: absolute seconds differ from machine to machine, and the ratios tell
-whether a change made the tool slower. Each figure is the median of --repeat runs. Nothing is written to the tree.
+whether a change made the tool slower. Each figure is the median of --repeat runs. The tree stays as it is.
 """
 
 from __future__ import annotations
