@@ -24,6 +24,7 @@ from migrator.report.meta import (
 _SHOWN = 3
 _INDENT = "    "
 _SHORTEST_LINE = 20
+_NARROWEST = 40
 _COLOURS = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.INFO: "36"}
 _BOLD, _DIM, _GREEN = "1", "2", "32"
 
@@ -36,8 +37,8 @@ def render(
     width: int = 80,
     verbose: bool = False,
 ) -> str:
-    """The report for `width` columns.  `verbose` also lists what was fixed, and folds nothing."""
-    page = _Page(meta, width, _painted if color else _plain, verbose)
+    """The report for `width` columns (at least 40).  `verbose` also lists what was fixed, and folds none."""
+    page = _Page(meta, max(width, _NARROWEST), _painted if color else _plain, verbose)
     blocks = [*(page.file(result) for result in results), page.overview(results)]
     blocks += [page.fixed(results), page.left(results), page.next_steps(results)]
     texts = ["\n".join(block) for block in blocks]
@@ -90,7 +91,7 @@ class _Page:
         ]
         yield from self._wrapped(head, d.message)
         if d.remedy and with_remedy and not d.fixed:
-            yield from self._wrapped([("   ", _DIM), ("help:", _GREEN)], d.remedy, deeper=True)
+            yield from self._wrapped([(f"{_INDENT}help:", _GREEN)], d.remedy, deeper=True)
 
     def _folded(self, rule: str, rest: Sequence[Diagnostic]) -> str:
         lines = ", ".join(str(line) for line in dict.fromkeys(d.line for d in rest))
@@ -99,11 +100,13 @@ class _Page:
 
     def _wrapped(self, head: Sequence[tuple[str, str]], text: str, *, deeper: bool = False) -> Iterator[str]:
         """`text` behind its coloured head; further lines are indented."""
+        text = printable(text)
         length = sum(len(part) + 1 for part, _ in head)
-        beside = length + _SHORTEST_LINE <= self.width
+        first_word = text.split(maxsplit=1)[0] if text.strip() else ""
+        beside = length + max(len(first_word), _SHORTEST_LINE) <= self.width
         indent = _INDENT * 2 if deeper else _INDENT
         lines = textwrap.wrap(
-            printable(text),
+            text,
             self.width,
             initial_indent=" " * length if beside else indent,
             subsequent_indent=indent,
@@ -144,7 +147,7 @@ class _Page:
     def _row(self, number: int, severity: str, count: RuleCount) -> str:
         title = self.meta.titles().get(count.rule, count.name)
         start = f"{number:6}  {severity}{count.rule}  "
-        room = max(self.width - len(start), _SHORTEST_LINE)
+        room = max(self.width - len(start), 1)
         row = start + (title if len(title) <= room else title[: room - 1].rstrip() + "…")
         return row.replace(severity, self.paint(severity, _COLOURS[count.severity]), 1) if severity else row
 
@@ -154,9 +157,7 @@ class _Page:
             command = f"npu-migrate {shlex.quote(printable(self.meta.root))}"
             yield from self._paragraph(f"Nothing was written: `{command}` makes these changes.")
         if unsafe := unsafe_left(results):
-            yield from self._paragraph(
-                f"`--unsafe` would fix {unsafe} of what is left; review each of those changes."
-            )
+            yield from self._paragraph(f"`--unsafe` would fix {unsafe} of what is left; review each of those changes.")
         if totals.remaining:
             worst = min((c for c in by_rule(results) if c.remaining), key=_worst_first)
             yield from self._paragraph(f"`npu-migrate rule {worst.rule}` explains a finding and its way out.")
