@@ -1,25 +1,41 @@
-"""Parameters of torch_npu functions and constructors, per wheel."""
+"""Parameters of torch_npu functions, constructors and operators, per wheel."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
-from inspect import Parameter as _Inspect
-from inspect import _ParameterKind as ParameterKind
+from typing import Any
 
 from migrator.api._names import canonical, exists
 from migrator.api._store import load
 from migrator.api._versions import parse, resolve
 
 
+class ParameterKind(Enum):
+    """How an argument can be given; the same words as inspect.Parameter uses."""
+
+    POSITIONAL_ONLY = "positional-only"
+    POSITIONAL_OR_KEYWORD = "positional or keyword"
+    VAR_POSITIONAL = "variadic positional"
+    KEYWORD_ONLY = "keyword-only"
+    VAR_KEYWORD = "variadic keyword"
+
+
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter; ``kind`` is one of inspect's parameter kinds, ``default`` is source text or None."""
+    """One parameter; ``default`` is source text, None means that the argument is required."""
 
     name: str
     kind: ParameterKind
     default: str | None
+
+    def __str__(self) -> str:
+        stars = {ParameterKind.VAR_POSITIONAL: "*", ParameterKind.VAR_KEYWORD: "**"}.get(self.kind, "")
+        return stars + self.name + ("" if self.default is None else f"={self.default}")
 
 
 @dataclass(frozen=True)
@@ -28,68 +44,97 @@ class Signature:
 
     name: str
     parameters: tuple[Parameter, ...]
+    returns: str | None = None
+    """What an operator's schema says about its result, e.g. "(Tensor, Tensor)"; None for Python functions."""
 
     def accepts(self, keyword: str) -> bool:
         """Whether the callable takes an argument of this name as a keyword."""
+        named = (ParameterKind.POSITIONAL_OR_KEYWORD, ParameterKind.KEYWORD_ONLY)
         return any(
-            p.kind is _Inspect.VAR_KEYWORD
-            or (p.name == keyword and p.kind in (_Inspect.POSITIONAL_OR_KEYWORD, _Inspect.KEYWORD_ONLY))
-            for p in self.parameters
+            p.kind is ParameterKind.VAR_KEYWORD or (p.name == keyword and p.kind in named) for p in self.parameters
         )
 
     @property
     def positional(self) -> tuple[str, ...]:
         """Names of the parameters that can be given by position, in order."""
-        kinds = (_Inspect.POSITIONAL_ONLY, _Inspect.POSITIONAL_OR_KEYWORD)
+        kinds = (ParameterKind.POSITIONAL_ONLY, ParameterKind.POSITIONAL_OR_KEYWORD)
         return tuple(p.name for p in self.parameters if p.kind in kinds)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(_show(self.parameters))})"
-
-
-def _show(parameters: tuple[Parameter, ...]) -> list[str]:
-    shown: list[str] = []
-    starred = False
-    for index, p in enumerate(parameters):
-        if p.kind is _Inspect.KEYWORD_ONLY and not starred:
-            shown.append("*")
-            starred = True
-        starred = starred or p.kind is _Inspect.VAR_POSITIONAL
-        prefix = {_Inspect.VAR_POSITIONAL: "*", _Inspect.VAR_KEYWORD: "**"}.get(p.kind, "")
-        shown.append(prefix + p.name + (f"={p.default}" if p.default is not None else ""))
-        following = parameters[index + 1].kind if index + 1 < len(parameters) else None
-        if p.kind is _Inspect.POSITIONAL_ONLY and following is not _Inspect.POSITIONAL_ONLY:
+        shown: list[str] = []
+        previous: ParameterKind | None = None
+        for p in self.parameters:
+            if previous is ParameterKind.POSITIONAL_ONLY and p.kind is not previous:
+                shown.append("/")
+            starts_keywords = p.kind is ParameterKind.KEYWORD_ONLY and previous is not p.kind
+            if starts_keywords and previous is not ParameterKind.VAR_POSITIONAL:
+                shown.append("*")
+            shown.append(str(p))
+            previous = p.kind
+        if previous is ParameterKind.POSITIONAL_ONLY:
             shown.append("/")
-    return shown
+        return f"{self.name}({', '.join(shown)})" + (f" -> {self.returns}" if self.returns else "")
 
 
 @lru_cache(maxsize=1024)
 def signature(name: str, version: str) -> Signature | None:
-    """Signature of a torch_npu callable in that version; None: unknown, or the name does not exist there."""
-    history = load("signatures.json")["signatures"].get(canonical(name))
-    if history is None or not exists(name, version):
+    """Signature of a torch_npu callable in that version; None: unknown, or the name does not exist there.
+
+    An operator with overloads is described by the one without an overload name, if it has that.
+    """
+    if not exists(name, version):
         return None
+    text = _at(load("signatures.json")["signatures"].get(canonical(name), {}), version)
+    if text is not None:
+        return Signature(name, tuple(_python_parameters(text)))
+    operator = canonical(name).removeprefix("torch_npu.")
+    schemas = _at(load("operators.json")["operators"].get(operator, {}), version)
+    if not schemas:
+        return None
+    parameters, returns = _split_schema(schemas[0])
+    return Signature(name, tuple(_schema_parameters(parameters)), returns)
+
+
+def _at(changes: dict[str, Any], version: str) -> Any:
+    """The value that holds in a version, of an entry that lists the versions in which it changed."""
     wheel = parse(resolve(version).version)
-    texts = [text for first, text in history.items() if parse(first) <= wheel]
-    return Signature(name, _parameters(texts[-1])) if texts else None
+    value = None
+    for first, changed in changes.items():
+        if parse(first) <= wheel:
+            value = changed
+    return value
 
 
-def _parameters(text: str) -> tuple[Parameter, ...]:
-    args = ast.parse(f"def f({text}): ...").body[0].args  # type: ignore[attr-defined]
+def _python_parameters(text: str) -> Iterator[Parameter]:
+    function = ast.parse(f"def f({text}): ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    args = function.args
     plain = args.posonlyargs + args.args
     defaults = [None] * (len(plain) - len(args.defaults)) + [ast.unparse(d) for d in args.defaults]
-    found = [
-        Parameter(
-            a.arg,
-            _Inspect.POSITIONAL_ONLY if i < len(args.posonlyargs) else _Inspect.POSITIONAL_OR_KEYWORD,
-            default,
-        )
-        for i, (a, default) in enumerate(zip(plain, defaults, strict=True))
-    ]
+    for i, (arg, default) in enumerate(zip(plain, defaults, strict=True)):
+        only = i < len(args.posonlyargs)
+        kind = ParameterKind.POSITIONAL_ONLY if only else ParameterKind.POSITIONAL_OR_KEYWORD
+        yield Parameter(arg.arg, kind, default)
     if args.vararg:
-        found.append(Parameter(args.vararg.arg, _Inspect.VAR_POSITIONAL, None))
-    for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        found.append(Parameter(a.arg, _Inspect.KEYWORD_ONLY, ast.unparse(d) if d is not None else None))
+        yield Parameter(args.vararg.arg, ParameterKind.VAR_POSITIONAL, None)
+    for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        yield Parameter(arg.arg, ParameterKind.KEYWORD_ONLY, ast.unparse(value) if value is not None else None)
     if args.kwarg:
-        found.append(Parameter(args.kwarg.arg, _Inspect.VAR_KEYWORD, None))
-    return tuple(found)
+        yield Parameter(args.kwarg.arg, ParameterKind.VAR_KEYWORD, None)
+
+
+def _split_schema(schema: str) -> tuple[str, str]:
+    """Parameters and result of "(Tensor self) -> Tensor" or ".out(Tensor self, *, Tensor(a!) out) -> ..."."""
+    parameters, _, returns = schema.partition("(")[2].partition(") ->")
+    return parameters, returns.strip()
+
+
+def _schema_parameters(text: str) -> Iterator[Parameter]:
+    """Parameters of "Tensor self, Tensor? mask=None, *, int[2] pad=[0, 0]"."""
+    kind = ParameterKind.POSITIONAL_OR_KEYWORD
+    for part in re.split(r",\s*(?![^\[]*\])", text):
+        if part == "*":
+            kind = ParameterKind.KEYWORD_ONLY
+        elif part:
+            declaration, has_default, default = part.partition("=")
+            yield Parameter(declaration.split()[-1], kind, default if has_default else None)
