@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from migrator import api
 
@@ -21,6 +22,13 @@ class Target:
     """Chip name such as "Ascend910B1"; None: unknown."""
     reason: str
     """Where the version comes from, e.g. "requirements.txt line 3 pins torch-npu==2.6.0"."""
+
+    device: ClassVar[str] = "npu"
+    """The device string."""
+    module: ClassVar[str] = "torch.npu"
+    """The module that stands where torch.cuda stood."""
+    backend: ClassVar[str] = "hccl"
+    """The torch.distributed backend."""
 
     def has(self, name: str) -> bool:
         """Whether this torch_npu name exists in the target version."""
