@@ -24,7 +24,8 @@ _SKIPPED = (
     "whitespace", "lpar", "rpar", "leading_lines", "header", "footer", "comma", "semicolon",
     "lines_after", "indent", "newline", "trailing", "lbrace", "rbrace", "lbracket", "rbracket",
 )  # fmt: skip
-_FIELDS: dict[type, tuple[str, ...]] = {}
+# The dotted names of import statements are no expressions: whoever wants them asks the statement.
+_FIELDS: dict[type, tuple[str, ...]] = {cst.ImportAlias: (), cst.ImportFrom: ("names",)}
 
 
 class SpanError(ValueError):
@@ -108,7 +109,8 @@ class Tree:
             node = stack.pop()
             node_type = type(node)
             by_type[node_type].append(node)
-            for name in _FIELDS.get(node_type) or _fields(node_type):
+            fields = _FIELDS.get(node_type)
+            for name in _fields(node_type) if fields is None else fields:
                 value = getattr(node, name)
                 if isinstance(value, cst.CSTNode):
                     parents[value] = node

@@ -1,0 +1,215 @@
+"""Tests that guard CUDA-only machinery.
+
+`if x.is_cuda:` around a call of a compiled CUDA plugin, a Triton kernel, `torch.version.cuda` parsing or
+cuDNN must keep its `cuda`: renamed, it would send the NPU down that path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from migrator.roles import words_of
+
+if TYPE_CHECKING:
+    from migrator.context import FileContext
+
+# Packages and names that only work on NVIDIA hardware, whatever the device string says.
+CUDA_ONLY = (
+    "triton", "cupy", "cupyx", "pycuda", "numba.cuda", "bitsandbytes", "apex", "amp_C", "xformers", "flash_attn",
+    "tensorrt", "torch2trt", "torch_tensorrt", "pynvml", "py3nvml", "nvidia", "transformer_engine",
+    "torch.version.cuda", "torch.backends.cudnn.version", "torch.backends.cudnn.is_acceptable",
+    "torch.utils.cpp_extension", "torch.cuda.get_device_capability", "torch.cuda.get_arch_list", "torch.cuda.cudart",
+    "transformers.BitsAndBytesConfig",
+)  # fmt: skip
+_DATA_PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
+_EXTENSION = re.compile(r"(_ext|_cuda|_C|ext_module|_cuda_ext|_kernels?)$")
+_HELPER_WORDS = frozenset(
+    ["to", "move", "batch", "send", "put", "on", "get", "is", "use", "set", "seed", "has", "with", "no", "check", "manual", "empty", "try"]
+)
+_LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break)
+
+
+def cuda_only_reason(file: FileContext, node: cst.CSTNode) -> str | None:
+    """Why a test that contains `node` must keep its `cuda`: what it guards, or None."""
+    test, statement = _test_of(file, node)
+    if test is None:
+        return None
+    within = [part for part in _conjuncts(test) if not _contains(file, part, node)]
+    for region in within:
+        if found := _machinery(file, region, hard_only=False, skip=node):
+            return f"the same test reads {found}"
+    regions = list(_guarded(file, statement, node))
+    for region in regions:
+        if found := _machinery(file, region, hard_only=True):
+            return f"it guards {found}"
+    for region in regions:
+        if (found := _machinery(file, region, hard_only=False)) and not _moves_data(file, region):
+            return f"it guards {found}"
+    return None
+
+
+def ported_branch(file: FileContext, node: cst.CSTNode) -> bool:
+    """Whether the code is one branch of a chain that already has a branch for the NPU."""
+    child = node
+    for parent in file.tree.ancestors(node):
+        if isinstance(parent, cst.If) and child is not parent.orelse:
+            if _chain_names_npu(file, parent):
+                return True
+        elif isinstance(parent, (cst.FunctionDef, cst.ClassDef)):
+            return False
+        child = parent
+    return False
+
+
+def _chain_names_npu(file: FileContext, branch: cst.If) -> bool:
+    top = branch
+    while isinstance(parent := file.tree.parents.get(top), cst.If) and parent.orelse is top:
+        top = parent
+    link: cst.If | cst.Else | None = top
+    while isinstance(link, cst.If):
+        if link is not branch and re.search(
+            r"(?<![a-z])npu(?![a-z])", file.tree.text(link.test), re.IGNORECASE
+        ):
+            return True
+        link = link.orelse
+    return False
+
+
+def _test_of(file: FileContext, node: cst.CSTNode) -> tuple[cst.CSTNode | None, cst.CSTNode]:
+    """The whole test that a condition belongs to, and the statement or expression that it decides."""
+    child = node
+    for parent in file.tree.ancestors(node):
+        if isinstance(parent, (cst.If, cst.While, cst.IfExp, cst.Assert)):
+            return (child, parent) if child is parent.test else (None, parent)
+        if isinstance(parent, cst.Decorator):
+            return child, parent
+        if isinstance(parent, (cst.BaseSmallStatement, cst.BaseCompoundStatement, cst.Lambda)):
+            # `use_kernel = x.is_cuda and …`: only the expression itself is decided here.
+            return (child, parent) if isinstance(child, cst.BooleanOperation) else (None, parent)
+        child = parent
+    return None, node
+
+
+def _conjuncts(test: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The operands of a test, down through and, or, not and the call around them."""
+    if isinstance(test, cst.BooleanOperation):
+        yield from _conjuncts(test.left)
+        yield from _conjuncts(test.right)
+    elif isinstance(test, cst.UnaryOperation):
+        yield from _conjuncts(test.expression)
+    elif isinstance(test, cst.Call) and any(isinstance(a.value, cst.BooleanOperation) for a in test.args):
+        for arg in test.args:
+            yield from _conjuncts(arg.value)
+    else:
+        yield test
+
+
+def _contains(file: FileContext, whole: cst.CSTNode, node: cst.CSTNode) -> bool:
+    return whole is node or any(ancestor is whole for ancestor in file.tree.ancestors(node))
+
+
+def _guarded(file: FileContext, statement: cst.CSTNode, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The code that runs when the test says CUDA."""
+    if isinstance(statement, cst.IfExp):
+        yield statement.orelse if _negated(file, node, statement) else statement.body
+    elif isinstance(statement, (cst.If, cst.While)):
+        if not _negated(file, node, statement):
+            yield statement.body
+        elif statement.orelse is not None:
+            yield statement.orelse
+        elif _leaves(statement.body):
+            yield from _following(file, statement)
+    elif isinstance(statement, cst.Assert):
+        yield from _following(file, statement)
+
+
+def _negated(file: FileContext, node: cst.CSTNode, stop: cst.CSTNode) -> bool:
+    negations = 0
+    for parent in (node, *file.tree.ancestors(node)):
+        if parent is stop:
+            break
+        if (isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not)) or (isinstance(parent, cst.Comparison) and any(
+            isinstance(target.operator, (cst.NotEqual, cst.NotIn, cst.IsNot)) for target in parent.comparisons
+        )):
+            negations += 1
+    return negations % 2 == 1
+
+
+def _leaves(body: cst.BaseSuite) -> bool:
+    last = body.body[-1] if body.body else None
+    if isinstance(last, cst.SimpleStatementLine):
+        return any(isinstance(part, _LEAVES) for part in last.body)
+    return isinstance(last, _LEAVES)
+
+
+def _following(file: FileContext, statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    line = statement if isinstance(statement, cst.BaseCompoundStatement) else file.tree.parents[statement]
+    block = file.tree.parents.get(line)
+    if isinstance(block, (cst.IndentedBlock, cst.Module)) and not isinstance(block, cst.Module):
+        body = list(block.body)
+        yield from body[body.index(line) + 1 :]  # type: ignore[arg-type]
+
+
+def _inside(file: FileContext, region: cst.CSTNode, node_type: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+    for node in file.tree.all(node_type):
+        if _contains(file, region, node):
+            yield node
+
+
+def _machinery(
+    file: FileContext, region: cst.CSTNode, hard_only: bool, skip: cst.CSTNode | None = None
+) -> str | None:
+    """The first CUDA-only thing in a region; `hard_only` leaves out what merely works badly on an NPU."""
+    wanted = CUDA_ONLY if hard_only else (*CUDA_ONLY, *_DATA_PARALLEL)
+    for reference in file.names.references:
+        if reference.node is not skip and _contains(file, region, reference.node):
+            for prefix in wanted:
+                if reference.qualified == prefix or reference.qualified.startswith(prefix + "."):
+                    return prefix
+            head = reference.qualified.rpartition(".")[2] if reference.parts else reference.root.value
+            if (
+                reference.binding is not None
+                and reference.binding.is_import
+                and not reference.qualified.startswith("torch.")
+            ):
+                module = reference.binding.qualified or ""
+                if _EXTENSION.search(module) and words_of(head):
+                    return f"the compiled extension {reference.root.value}"
+    for call in _inside(file, region, cst.Call):
+        assert isinstance(call, cst.Call)
+        root = call.func
+        last = (
+            root.attr.value
+            if isinstance(root, cst.Attribute)
+            else root.value
+            if isinstance(root, cst.Name)
+            else ""
+        )
+        if (
+            isinstance(root, cst.Attribute)
+            and isinstance(root.value, cst.Name)
+            and _EXTENSION.search(root.value.value)
+        ):
+            return f"the compiled extension {root.value.value}"
+        if (
+            isinstance(last, str)
+            and last != "cuda"
+            and last.endswith("_cuda")
+            and not words_of(last) & _HELPER_WORDS
+        ):
+            return f"{last}()"
+    return None
+
+
+def _moves_data(file: FileContext, region: cst.CSTNode) -> bool:
+    """Whether the guarded code also moves things to the device, so that the NPU must get there."""
+    return any(
+        isinstance(node, cst.Attribute)
+        and node.attr.value in {"cuda", "to"}
+        and isinstance(file.tree.parents.get(node), cst.Call)
+        for node in _inside(file, region, cst.Attribute)
+    )

@@ -1,0 +1,299 @@
+"""Facts about the whole repository that single files cannot see.
+
+Which classes own a `.cuda()`, which options and parameters end up as devices or backends, what other modules
+re-export, and who imports what from whom.  Gathered with the standard library's parser in one quick pass over
+the files that matter; plain data, so that workers get it with their work.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from migrator.names import module_name
+from migrator.source import SourceError, decode
+
+# Attributes whose meaning changes when the user's code defines them.
+OWNED = frozenset({"cuda", "is_cuda", "npu", "is_npu"})
+# Classes whose instances torch_npu gives an `.npu()`.
+_TORCH_BASES = frozenset(
+    {"Module", "Tensor", "Parameter", "Sequential", "ModuleList", "PackedSequence", "DataParallel"}
+)
+_NEUTRAL = frozenset(
+    {"type", "dtype", "name", "data", "value", "args", "self", "x", "index", "float", "half"}
+)
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is known of a repository; see the module docstring.
+
+    bases      class → names of its bases
+    owned      class → methods of OWNED names that it defines
+    stored     class → attributes of OWNED names that it assigns on self or declares
+    fields     (object, attribute) of OWNED names assigned on anything else: `args.cuda = …`
+    functions  function or class → its parameter lists
+    sinks      "device", "backend" → attributes, keys and options used as one
+    exports    qualified name in the repository → what it is imported from
+    imported   qualified names that some file imports from another
+    modules    the repository's own modules
+    """
+
+    bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    owned: dict[str, frozenset[str]] = field(default_factory=dict)
+    stored: dict[str, frozenset[str]] = field(default_factory=dict)
+    fields: frozenset[tuple[str, str]] = frozenset()
+    functions: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    sinks: dict[str, frozenset[str]] = field(default_factory=dict)
+    exports: dict[str, str] = field(default_factory=dict)
+    imported: frozenset[str] = frozenset()
+    modules: frozenset[str] = frozenset()
+
+    @classmethod
+    def empty(cls) -> Project:
+        """Nothing known: a single file from standard input."""
+        return cls()
+
+    @classmethod
+    def scan(cls, files: Iterable[tuple[str, bytes]]) -> Project:
+        """Gather the facts of files (posix path below the root, bytes); broken files are passed over."""
+        gatherer = _Gatherer()
+        for path, raw in files:
+            gatherer.add(path, raw)
+        return gatherer.project()
+
+    # --- classes ----------------------------------------------------------------------------------------------
+
+    def is_class(self, name: str) -> bool:
+        """Whether the repository defines a class of this name."""
+        return name in self.bases
+
+    def is_torch_class(self, name: str, depth: int = 0) -> bool:
+        """Whether a class is a Module, a Tensor or the like, as far as the repository shows its bases."""
+        if name in _TORCH_BASES or name.endswith("Module"):
+            return True
+        return depth < 10 and any(
+            self.is_torch_class(base, depth + 1) for base in self.bases.get(name, ()) if base != name
+        )
+
+    def is_class_owner(self, name: str, attribute: str, depth: int = 0) -> bool:
+        """Whether a class that is no Module or Tensor defines this attribute itself (or inherits it in the repo)."""
+        if depth == 0 and self.is_torch_class(name):
+            return False
+        if attribute in self.owned.get(name, ()):
+            return True
+        return depth < 10 and any(
+            self.is_class_owner(base, attribute, depth + 1)
+            for base in self.bases.get(name, ())
+            if base != name
+        )
+
+    def is_stored(self, name: str, attribute: str) -> bool:
+        """Whether a class assigns or declares this attribute as a plain field."""
+        return attribute in self.stored.get(name, ())
+
+    def class_owners(self, attribute: str) -> list[str]:
+        """The classes that own an attribute, by name."""
+        return sorted(name for name in self.owned if self.is_class_owner(name, attribute))
+
+    # --- values -----------------------------------------------------------------------------------------------
+
+    def parameters(self, function: str) -> tuple[tuple[str, ...], ...]:
+        """The parameter names (without self) of each function or class of this name."""
+        return self.functions.get(function, ())
+
+    def reaches(self, sink: str, name: str) -> bool:
+        """Whether an attribute, option or parameter of this name is used as a device or backend somewhere."""
+        return name in self.sinks.get(sink, ())
+
+    # --- modules ----------------------------------------------------------------------------------------------
+
+    def canonical(self, qualified: str) -> str:
+        """Follow re-exports: `repo.amp.autocast` → `torch.cuda.amp.autocast`."""
+        for _ in range(8):
+            if qualified in self.exports:
+                qualified = self.exports[qualified]
+                continue
+            head, _, tail = qualified.rpartition(".")
+            if head not in self.exports:
+                break
+            qualified = f"{self.exports[head]}.{tail}"
+        return qualified
+
+    def defines(self, qualified: str) -> bool:
+        """Whether a qualified name lies in a module of the repository."""
+        while qualified:
+            if qualified in self.modules:
+                return True
+            qualified = qualified.rpartition(".")[0]
+        return False
+
+    def is_imported_elsewhere(self, path: str, name: str) -> bool:
+        """Whether another file imports `name` from the module at `path`."""
+        return f"{module_name(path)}.{name}" in self.imported
+
+
+class _Gatherer:
+    def __init__(self) -> None:
+        self._bases: dict[str, tuple[str, ...]] = {}
+        self._owned: defaultdict[str, set[str]] = defaultdict(set)
+        self._stored: defaultdict[str, set[str]] = defaultdict(set)
+        self._fields: set[tuple[str, str]] = set()
+        self._functions: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
+        self._sinks: defaultdict[str, set[str]] = defaultdict(set)
+        self._exports: dict[str, str] = {}
+        self._imported: set[str] = set()
+        self._modules: set[str] = set()
+
+    def project(self) -> Project:
+        """What was gathered."""
+        return Project(
+            bases=self._bases,
+            owned={name: frozenset(found) for name, found in self._owned.items()},
+            stored={name: frozenset(found) for name, found in self._stored.items()},
+            fields=frozenset(self._fields),
+            functions={name: tuple(sorted(found)) for name, found in self._functions.items()},
+            sinks={sink: frozenset(found - _NEUTRAL) for sink, found in self._sinks.items()},
+            exports=self._exports,
+            imported=frozenset(self._imported),
+            modules=frozenset(self._modules),
+        )
+
+    def add(self, path: str, raw: bytes) -> None:
+        """Take in one file."""
+        if not path.endswith((".py", ".pyi")):
+            return
+        module = module_name(path)
+        self._modules.add(module)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # invalid escapes in the user's strings are not our business
+                tree = ast.parse(decode(raw).text)
+        except (SyntaxError, ValueError, SourceError, RecursionError, MemoryError):
+            return
+        for statement in tree.body:
+            self._export(path, module, statement)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                self._call(node)
+            elif isinstance(node, ast.ClassDef):
+                self._class(node)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._function(node)
+            elif isinstance(node, ast.Attribute):
+                if node.attr in OWNED and isinstance(node.ctx, ast.Store) and _last(node.value) != "self":
+                    self._fields.add((_last(node.value), node.attr))
+            elif isinstance(node, ast.ImportFrom):
+                self._import(path, node)
+
+    def _class(self, node: ast.ClassDef) -> None:
+        bases = tuple(filter(None, (_last(base) for base in node.bases)))
+        self._bases[node.name] = tuple(dict.fromkeys((*self._bases.get(node.name, ()), *bases)))
+        for part in node.body:
+            if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if part.name in OWNED:
+                    self._owned[node.name].add(part.name)
+                if part.name == "__init__":
+                    self._functions[node.name].add(_parameters(part))
+            targets = (
+                [part.target]
+                if isinstance(part, ast.AnnAssign)
+                else part.targets
+                if isinstance(part, ast.Assign)
+                else []
+            )
+            self._stored[node.name] |= {t.id for t in targets if isinstance(t, ast.Name) and t.id in OWNED}
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and inner.attr in OWNED and isinstance(inner.ctx, ast.Store):
+                if _last(inner.value) == "self":
+                    self._stored[node.name].add(inner.attr)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        parameters = _parameters(node)
+        if parameters:
+            self._functions[node.name].add(parameters)
+
+    def _call(self, node: ast.Call) -> None:
+        for keyword in node.keywords:
+            if keyword.arg in {"device", "map_location", "device_type"}:
+                self._sinks["device"] |= _value_names(keyword.value)
+            elif keyword.arg == "backend":
+                self._sinks["backend"] |= _value_names(keyword.value)
+            elif (
+                keyword.arg == "dest"
+                and isinstance(keyword.value, ast.Constant)
+                and keyword.value.value in OWNED
+            ):
+                self._fields.add(str(keyword.value.value))
+        name = _last(node.func)
+        if node.args and name in {"device", "to", "set_default_device"}:
+            self._sinks["device"] |= _value_names(node.args[0])
+        elif node.args and name == "init_process_group":
+            self._sinks["backend"] |= _value_names(node.args[0])
+        elif node.args and name in {"add_argument", "option"}:
+            options = {
+                str(a.value).lstrip("-").replace("-", "_") for a in node.args if isinstance(a, ast.Constant)
+            }
+            self._fields |= options & OWNED
+
+    def _import(self, path: str, node: ast.ImportFrom) -> None:
+        module = _absolute(path, node)
+        self._imported |= {f"{module}.{alias.name}" for alias in node.names}
+
+    def _export(self, path: str, module: str, statement: ast.stmt) -> None:
+        """What another file may import from here although it comes from torch."""
+        if isinstance(statement, (ast.Try, ast.If)):
+            for part in (
+                *statement.body,
+                *statement.orelse,
+                *(s for h in getattr(statement, "handlers", ()) for s in h.body),
+            ):
+                self._export(path, module, part)
+        elif isinstance(statement, ast.ImportFrom):
+            source = _absolute(path, statement)
+            for alias in statement.names:
+                if alias.name != "*" and (statement.level or source.startswith("torch")):
+                    self._exports.setdefault(
+                        f"{module}.{alias.asname or alias.name}", f"{source}.{alias.name}"
+                    )
+        elif isinstance(statement, ast.Import):
+            for alias in statement.names:
+                if alias.asname and alias.name.startswith("torch."):
+                    self._exports.setdefault(f"{module}.{alias.asname}", alias.name)
+
+
+def _absolute(path: str, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = module_name(path).split(".")
+    keep = max(len(package) - node.level + path.endswith("__init__.py"), 0)
+    return ".".join([*package[:keep], *([node.module] if node.module else [])])
+
+
+def _last(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
+    names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
+    return tuple(names[1:] if names[:1] in (["self"], ["cls"]) else names)
+
+
+def _value_names(node: ast.expr) -> set[str]:
+    """The attribute, key or option that a value comes from: `args.where`, `cfg["where"]`."""
+    if isinstance(node, ast.Attribute):
+        return {node.attr}
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    ):
+        return {node.slice.value}
+    if isinstance(node, ast.IfExp):
+        return _value_names(node.body) | _value_names(node.orelse)
+    return set()

@@ -1,0 +1,215 @@
+"""The contract that rule files import.
+
+One file in rules/ is one codemod.  Its docstring says why; `rule = Rule(…)` says what; its examples are its
+tests and its documentation; its handlers say where:
+
+    @rule.on_name("torch.cuda.*")          every use of these qualified names, imports and aliases resolved
+    @rule.on_method("cuda")                `x.cuda`, called or not, where x is no module
+    @rule.on_string("cuda")                string literals and f-strings that contain the word
+    @rule.on_keyword("pin_memory_device")  call arguments of that name
+    @rule.on_import("torch.cuda")          import statements of a module and what is below it
+    @rule.on_file("word")                  once per file that contains the word
+    @rule.on_change()                      once per file that fixes of other rules change
+
+A handler gets a match (see migrator.match) and returns a Fix, a Report, several of them, or None.  It never prints, never
+mutates a tree and never raises for user input.  The dispatch table and the byte prefilter both come from
+these registrations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from migrator.api import ParameterKind
+from migrator.edits import Edit
+from migrator.match import Call, FileMatch, Import, Keyword, Match, Method, Name, Text, call_of
+from migrator.records import Applicability, Severity
+from migrator.roles import Role
+
+SAFE, UNSAFE, MANUAL = Applicability.SAFE, Applicability.UNSAFE, Applicability.MANUAL
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+__all__ = [
+    "ERROR", "INFO", "MANUAL", "SAFE", "UNSAFE", "WARNING", "Call", "Edit", "Example", "FileMatch", "Fix",
+    "Import", "Keyword", "Match", "Method", "Name", "Report", "Role", "Rule", "Text", "call_of", "rename_or_report",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fix:
+    """Edits that belong together: all are made or none.
+
+    edits          character spans of the smallest pieces
+    message        what changes and, where it is not plain, why
+    remedy         what a person may still have to do
+    applicability  None: the rule's own
+    needs          modules that must have been imported where the new code runs
+    node           where the finding is shown; None: the match's node
+    """
+
+    edits: Sequence[Edit]
+    message: str
+    remedy: str | None = None
+    applicability: Applicability | None = None
+    severity: Severity | None = None
+    needs: tuple[str, ...] = ("torch_npu",)
+    node: Any = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finding that no edit answers.  Every report has a remedy: what to do instead."""
+
+    message: str
+    remedy: str
+    severity: Severity | None = None
+    node: Any = None
+
+
+Outcome = Fix | Report | None | Sequence[Fix | Report]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One test and one piece of documentation: code before and after, and what is reported.
+
+    after    None: the code stays as it is
+    reports  words that must be in the message of a finding left for a person, one entry per finding
+    target   the torch_npu version; None: the newest known
+    unsafe   run with --unsafe
+    files    other files of the repository, path → text
+    """
+
+    before: str
+    after: str | None = None
+    reports: tuple[str, ...] = ()
+    target: str | None = None
+    unsafe: bool = False
+    files: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def reported(cls, code: str, *reports: str, target: str | None = None) -> Example:
+        """Code that stays as it is and is reported."""
+        return cls(code, None, reports, target)
+
+    @classmethod
+    def unchanged(cls, code: str) -> Example:
+        """Code about which the rule has nothing to say."""
+        return cls(code)
+
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Handler:
+    """One registration: what it subscribes to, the function to call, and the prefilter's words.
+
+    words  a file without any of them is never read closely; by default the last names of the patterns
+    """
+
+    kind: str  # name, method, string, keyword, import, file, change
+    patterns: tuple[str, ...]
+    function: Callable[[Any], Outcome]
+    words: tuple[str, ...]
+
+
+@dataclass
+class Rule:
+    """What a codemod is; see the module docstring for how it says where it applies.
+
+    id             NPU and three digits; the first one is the family (see CONTRIBUTING)
+    title          one line: why
+    applicability  of its fixes, where a fix does not say otherwise
+    torch_npu      the versions that it writes code for, e.g. ">=2.5.1"
+    docs           a link for people who want to read more
+    default        False: only when it is selected
+    """
+
+    id: str
+    name: str
+    title: str
+    applicability: Applicability
+    examples: Sequence[Example]
+    tags: tuple[str, ...] = ()
+    torch_npu: str = ">=2.1"
+    severity: Severity = WARNING
+    docs: str = "https://github.com/Ascend/pytorch"
+    default: bool = True
+    doc: str = ""  # the file's docstring, set by the registry
+    handlers: list[Handler] = field(default_factory=list)
+
+    def _register(
+        self, kind: str, patterns: tuple[str, ...], words: Sequence[str] | None = None
+    ) -> Callable[[HandlerT], HandlerT]:
+        found = [pattern.removesuffix(".*").rpartition(".")[2] for pattern in patterns] if words is None else words
+
+        def register(function: HandlerT) -> HandlerT:
+            self.handlers.append(Handler(kind, patterns, function, tuple(found)))
+            return function
+
+        return register
+
+    def on_name(self, *names: str, words: Sequence[str] | None = None) -> Callable[[HandlerT], HandlerT]:
+        """Uses of qualified names; `a.b.*` means a.b and everything below.  Handler(Name)."""
+        return self._register("name", names, words)
+
+    def on_method(self, *attributes: str, words: Sequence[str] | None = None) -> Callable[[HandlerT], HandlerT]:
+        """Attributes of these names on anything that is no module.  Handler(Method)."""
+        return self._register("method", attributes, words)
+
+    def on_string(self, *words: str) -> Callable[[HandlerT], HandlerT]:
+        """String literals and f-strings that contain one of these words (any case).  Handler(Text)."""
+        return self._register("string", words)
+
+    def on_keyword(self, *keywords: str, words: Sequence[str] | None = None) -> Callable[[HandlerT], HandlerT]:
+        """Keyword arguments of these names in any call.  Handler(Keyword)."""
+        return self._register("keyword", keywords, words)
+
+    def on_import(self, *modules: str) -> Callable[[HandlerT], HandlerT]:
+        """Import statements that name one of these modules or something below.  Handler(Import)."""
+        return self._register("import", modules)
+
+    def on_file(self, *words: str) -> Callable[[HandlerT], HandlerT]:
+        """Once per file that contains one of these words.  Handler(FileMatch)."""
+        return self._register("file", words)
+
+    def on_change(self) -> Callable[[HandlerT], HandlerT]:
+        """Once per file that fixes of other rules change, with those fixes.  Handler(FileMatch)."""
+        return self._register("change", ())
+
+
+def rename_or_report(match: Name) -> Fix | Report | None:
+    """The answer of the CUDA map: another name where the target has one that takes the same arguments.
+
+    None where the import of the name moves, so that the use needs no edit.
+    """
+    new, row, target = match.destination, match.row, match.file.target
+    remedy = row.remedy if row else None
+    if new is None:
+        if row is not None and row.since is not None and row.npu and not target.can(row):
+            message = f"{match.qualified}: {row.npu} exists from torch_npu {row.since} on, not in {target.torch_npu}"
+        else:
+            message = f"{match.qualified} has no counterpart in torch_npu {target.torch_npu}"
+        severity = INFO if row is not None and row.kind.value in ("advice", "drop") else None
+        return Report(message, remedy or "Remove this, or keep it out of the way of the NPU.", severity)
+    if (refused := _refused_arguments(match, new)) is not None:
+        return Report(f"{new} does not take {refused}", remedy or f"Write the call for {new} by hand.")
+    edits = match.rename(new)
+    if not edits:
+        return None
+    return Fix(edits, f"{match.qualified} → {new}", None if row is None or row.exact_semantics else remedy)
+
+
+def _refused_arguments(match: Name, new: str) -> str | None:
+    """Arguments of the call that the NPU function has no parameter for."""
+    signature, call = match.file.target.signature(new), match.call
+    if signature is None or call is None:
+        return None
+    refused = [f"{name}=" for name in call.keywords if not signature.accepts(name)]
+    takes_any = any(p.kind is ParameterKind.VAR_POSITIONAL for p in signature.parameters)
+    if not takes_any and len(call.positional) > len(signature.positional):
+        refused.append(f"more than {len(signature.positional)} positional arguments")
+    return ", ".join(refused) or None

@@ -1,0 +1,168 @@
+"""Rewrites of whole statements that rules share: import statements, overrides, attribute look-ups by name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from migrator import moves
+from migrator.edits import Edit
+from migrator.names import Binding, dotted
+
+if TYPE_CHECKING:
+    from migrator.context import FileContext
+    from migrator.match import Import, Match, Method, Text
+
+
+@dataclass
+class Moved:
+    """The names of an import statement that move, and the edits that move them."""
+
+    names: list[str] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+
+
+def rewrite_import(match: Import) -> tuple[Moved, list[str]]:
+    """Edits for what an import statement binds, and the names that have to stay."""
+    if isinstance(match.node, cst.Import):
+        return _rewrite_import(match, match.node)
+    return _rewrite_from(match, match.node)
+
+
+def _rewrite_import(match: Import, statement: cst.Import) -> tuple[Moved, list[str]]:
+    moved, stays = Moved(), []
+    for binding in match.bindings:
+        alias = binding.node
+        assert isinstance(alias, cst.ImportAlias)
+        if alias.asname is None:
+            # `import torch.cuda` binds torch, and `import torch` gives all of it.
+            moved.names.append(match.file.tree.text(alias.name))
+            moved.edits.append(match.replace(alias.name, "torch"))
+            continue
+        move = moves.move_of(match.file, binding)
+        if move is None:
+            stays.append(match.file.tree.text(alias.name))
+            continue
+        moved.names.append(match.file.tree.text(alias.name))
+        if len(statement.names) == 1 and moves.destination(binding.qualified or "", match.file.target) is None:
+            # mstx, the counterpart of the nvtx module, is a class.
+            package, _, last = move.module.rpartition(".")
+            moved.edits.append(match.replace(statement, f"from {package} import {_as(last, move.local)}"))
+        else:
+            moved.edits.append(match.replace(alias.name, move.module))
+    return moved, stays
+
+
+def _rewrite_from(match: Import, statement: cst.ImportFrom) -> tuple[Moved, list[str]]:
+    file, moved, stays = match.file, Moved(), []
+    targets: dict[cst.CSTNode, moves.Move] = {}
+    for binding in match.bindings:
+        move = moves.move_of(file, binding)
+        if move is None:
+            stays.append(binding.name if binding.name != "*" else f"everything of {binding.qualified}")
+        else:
+            targets[binding.node] = move
+            moved.names.append(f"{binding.qualified}" if binding.name != "*" else f"{binding.qualified}.*")
+    if not targets:
+        return moved, stays
+    if isinstance(statement.names, cst.ImportStar):
+        assert statement.module is not None
+        return Moved(moved.names, [match.replace(statement.module, next(iter(targets.values())).module)]), stays
+    parents = {move.module.rpartition(".")[0] for move in targets.values()}
+    if len(targets) == len(statement.names) and len(parents) == 1 and statement.module is not None:
+        moved.edits.append(match.replace(statement.module, parents.pop()))
+        moved.edits += [edit for alias, move in targets.items() if (edit := _alias_edit(match, alias, move))]
+    else:
+        moved.edits += _split(match, statement, targets)
+    return moved, stays
+
+
+def _alias_edit(match: Import, alias: cst.CSTNode, move: moves.Move) -> Edit | None:
+    new = _as(move.module.rpartition(".")[2], move.local)
+    return None if match.file.tree.text(alias) == new else match.replace(alias, new)
+
+
+def _as(name: str, local: str) -> str:
+    return name if name == local else f"{name} as {local}"
+
+
+def _split(match: Import, statement: cst.ImportFrom, targets: dict[cst.CSTNode, moves.Move]) -> list[Edit]:
+    """Take the moved names out of the statement and import them in statements of their own behind it."""
+    assert not isinstance(statement.names, cst.ImportStar)
+    aliases, file = list(statement.names), match.file
+    by_module: dict[str, list[str]] = defaultdict(list)
+    for move in targets.values():
+        package, _, last = move.module.rpartition(".")
+        by_module[package].append(_as(last, move.local))
+    new = [f"from {package} import {', '.join(names)}" for package, names in by_module.items()]
+    start, end = file.tree.span(statement)
+    if all(alias in targets for alias in aliases):
+        return [Edit(start, end, _joined(file, start, new))]
+    edits: list[Edit] = []
+    kept = [alias for alias in aliases if alias not in targets]
+    for index, alias in enumerate(aliases):
+        if alias not in targets:
+            continue
+        first, last = file.tree.span(alias)
+        if alias is not aliases[-1] and any(later in kept for later in aliases[index + 1 :]):
+            last = file.tree.span(aliases[index + 1])[0]
+        else:
+            first = file.tree.span(aliases[index - 1])[1]
+        edits.append(Edit(first, last, ""))
+    return [*edits, Edit(end, end, _joined(file, start, ["", *new]))]
+
+
+def _joined(file: FileContext, start: int, statements: list[str]) -> str:
+    """Statements on lines of their own at the indentation of the line; behind `;` where they share a line."""
+    text = file.source.text
+    begin = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
+    indent = text[begin:start]
+    return (file.source.newline + indent if not indent.strip() else "; ").join(statements)
+
+
+def is_stored(match: Method) -> bool:
+    """Whether the attribute is assigned or deleted here, not read."""
+    parent = match.parent()
+    return isinstance(parent, (cst.AssignTarget, cst.Del, cst.AugAssign)) or (
+        isinstance(parent, cst.AnnAssign) and parent.target is match.node
+    )
+
+
+def overriding_methods(file: FileContext, name: str) -> Iterator[tuple[str, cst.FunctionDef]]:
+    """Methods of this name in classes that are Modules or Tensors: (class, method)."""
+    for method in file.tree.all(cst.FunctionDef):
+        if method.name.value != name:
+            continue
+        cls = file.tree.enclosing(method, cst.ClassDef, cst.FunctionDef)
+        if isinstance(cls, cst.ClassDef) and is_torch_class(file, cls):
+            yield cls.name.value, method
+
+
+def is_torch_class(file: FileContext, cls: cst.ClassDef) -> bool:
+    """Whether a class is a Module, a Tensor or the like."""
+    bases = [dotted(base.value) or "" for base in cls.bases]
+    return any(file.project.is_torch_class(base.rpartition(".")[2]) for base in bases)
+
+
+def attribute_lookup(match: Text) -> str | None:
+    """For the name in `getattr(x, "name")`: the qualified name of x, "" where x is no module, None elsewhere."""
+    arg = match.parent()
+    call = match.file.tree.parents.get(arg) if arg is not None else None
+    if not isinstance(arg, cst.Arg) or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
+        return None
+    if call.func.value not in {"getattr", "hasattr"} or len(call.args) < 2 or call.args[1] is not arg:
+        return None
+    return match.file.names.resolve(call.args[0].value) or ""
+
+
+def binding_value(match: Match, node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a name was assigned, where it was assigned once; else the node itself."""
+    if isinstance(node, cst.Name):
+        values: list[Binding] = match.file.names.bindings_of(node)
+        if len(values) == 1 and values[0].value is not None:
+            return values[0].value
+    return node

@@ -1,0 +1,48 @@
+"""Use torch.npu where code uses torch.cuda.
+
+Every public name of torch.cuda and of its submodules is known with its counterpart, the torch_npu version that
+brought it, and the arguments that it takes.  A name that exists in the target version is renamed; a name that
+does not (nvtx ranges before 2.11, nccl, comm, cudart, jiterator …) stays and is reported with what to do
+instead: a mechanical rename would only move the failure to run time.
+
+`is_available()` that guards CUDA-only machinery stays too, since the NPU must not go down that path.
+"""
+
+from migrator.rule import SAFE, Example, Fix, Name, Report, Rule, rename_or_report
+
+rule = Rule(
+    id="NPU102",
+    name="cuda-api",
+    title="torch.cuda functions live in torch.npu",
+    applicability=SAFE,
+    tags=("core",),
+    docs="https://github.com/Ascend/pytorch/tree/master/torch_npu/npu",
+    examples=[
+        Example(
+            "import torch\nimport torch_npu\ntorch.cuda.synchronize()\n",
+            "import torch\nimport torch_npu\ntorch.npu.synchronize()\n",
+        ),
+        Example(
+            "import torch as th\nimport torch_npu\ncuda = th.cuda\ncuda.empty_cache()\n",
+            "import torch as th\nimport torch_npu\ncuda = th.npu\ncuda.empty_cache()\n",
+        ),
+        Example(
+            "import torch\nimport torch_npu\ng = torch.cuda.CUDAGraph()\n",
+            "import torch\nimport torch_npu\ng = torch.npu.NPUGraph()\n",
+        ),
+        Example.reported("import torch\ntorch.cuda.nvtx.range_push('a')\n", "2.11", target="2.7.1"),
+        Example.reported("import torch\ntorch.cuda.nccl.version()\n", "no counterpart"),
+        Example.reported("import torch\ng = torch.cuda.CUDAGraph(keep_graph=True)\n", "does not take keep_graph="),
+        Example.unchanged("class torch:\n    pass\n\n\ntorch.cuda.synchronize()\n"),
+    ],
+)
+
+
+@rule.on_name("torch.cuda.*")
+def use_torch_npu(match: Name) -> Fix | Report | None:
+    if match.qualified.endswith(("cuda.is_available", "cuda.is_initialized")) and match.guarded:
+        return Report(
+            f"{match.qualified} stays: {match.guarded}",
+            "The NPU must not take this path. Write a branch for it, or let it fall through to the plain one.",
+        )
+    return rename_or_report(match)
