@@ -1,7 +1,7 @@
 """How much slower the emulated NPU is than the plain CPU: python benchmarks/emulator.py
 
 Prints the time of importing torch and torch_npu, of one small operator, and of training steps, on the
-CPU and on the emulated NPU. Each number is the best of several runs, in fresh processes.
+CPU and on the emulated NPU: the best of several runs, in fresh processes, on one thread.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def measure(device: str) -> dict[str, float]:
     import torch
 
     results = {"import": (time.perf_counter() - started) * 1e3}
+    torch.set_num_threads(1)  # more threads only measure what else the machine is doing
     torch.manual_seed(0)
     small = torch.ones(8, 8, device=device)
     results["add of 8 x 8"] = best(lambda: small + small, 500)
@@ -80,7 +81,11 @@ def training_step(model, shape: tuple[int, ...], device: str):
 def in_fresh_process(device: str) -> dict[str, float]:
     variables = environment() if device == "npu" else {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     run = subprocess.run(
-        [sys.executable, __file__, device], env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, __file__, device],
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     return json.loads(run.stdout.splitlines()[-1])
 

@@ -1,0 +1,50 @@
+"""NPU tensors seen as CPU tensors, and back. On the emulated NPU both are memory of the host."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+CPU = torch.device("cpu")
+_storage_over = torch._C._construct_storage_from_data_pointer
+
+
+def as_cpu(tensor: Tensor) -> Tensor:
+    """A CPU tensor over the memory of a strided NPU tensor. It does not keep that memory alive."""
+    storage = tensor.untyped_storage()
+    size = storage.nbytes()
+    if size:
+        memory = _storage_over(storage.data_ptr(), CPU, size)
+        alias = torch.empty(0, dtype=tensor.dtype, device=CPU).set_(
+            memory, tensor.storage_offset(), tensor.shape, tensor.stride()
+        )
+    else:
+        alias = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=CPU)
+    if tensor.is_conj():
+        alias = torch._conj(alias)
+    if tensor.is_neg():
+        alias = torch._neg_view(alias)
+    return alias
+
+
+def to_npu(tensor: Tensor, device: torch.device) -> Tensor:
+    """A new NPU tensor with the values and, where it has no gaps, the strides of a CPU tensor."""
+    if tensor.layout != torch.strided:
+        raise NotImplementedError(f"the emulated NPU has no {tensor.layout} tensors")
+    result = torch.empty_like(tensor, device=device)
+    if tensor.numel():
+        as_cpu(result).copy_(tensor)
+    return result
+
+
+def follow(tensor: Tensor, alias: Tensor) -> None:
+    """Give an NPU tensor the shape, strides and memory that an operator gave to its CPU alias."""
+    storage, memory = tensor.untyped_storage(), alias.untyped_storage()
+    if storage.data_ptr() == memory.data_ptr() and storage.nbytes() == memory.nbytes():
+        if tensor.shape != alias.shape or tensor.stride() != alias.stride():
+            torch.ops.aten.set_.source_Storage_storage_offset(
+                tensor, storage, alias.storage_offset(), alias.shape, alias.stride()
+            )
+    else:
+        tensor.resize_(alias.shape)
+        as_cpu(tensor).copy_(alias)

@@ -1,0 +1,48 @@
+"""torch_npu's own operators, torch_npu.npu_...: CPU references for many, a refusal by name for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from .dispatcher import implement, overload
+from .kernels import Kernel, cpu_kernel
+from .references import REFERENCES
+
+# The wheel's own kernels do these on the host.
+_OWN_KERNELS = frozenset({"get_npu_format", "get_storage_size", "npu_change_data_ptr", "copy_memory_"})
+_ALLOCATION = frozenset({"empty_with_format", "unsafe_empty_with_format", "empty_with_swapped_memory"})
+
+
+def install(kernels: Iterable[str]) -> None:
+    """Give every npu:: operator among the registered kernels a reference or a refusal.
+
+    Their autograd stays the wheel's, which calls the backward operators among them.
+    """
+    for name in kernels:
+        if not name.startswith("npu::"):
+            continue
+        operator = overload(name)
+        base = name[len("npu::") :].partition(".")[0]
+        if operator is None or base in _OWN_KERNELS | _ALLOCATION:
+            continue
+        implement(operator, _kernel(name, base, operator), "PrivateUse1")
+
+
+def _kernel(name: str, base: str, operator: torch._ops.OpOverload) -> Kernel:
+    reference = REFERENCES.get(name[len("npu::") :]) or REFERENCES.get(base)
+    if reference is None:
+        return _refusal(name)
+    return cpu_kernel(name, operator._schema, reference.function, reference.random)
+
+
+def _refusal(name: str) -> Kernel:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"{name} exists in torch_npu, but the emulated NPU has no CPU reference for it: "
+            "run this part of the program on a real NPU"
+        )
+
+    return refuse
