@@ -28,7 +28,26 @@ CUDA_ONLY = (
 _DATA_PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 _EXTENSION = re.compile(r"(_ext|_cuda|_C|ext_module|_cuda_ext|_kernels?)$")
 _HELPER_WORDS = frozenset(
-    ["to", "move", "batch", "send", "put", "on", "get", "is", "use", "set", "seed", "has", "with", "no", "check", "manual", "empty", "try"]
+    [
+        "to",
+        "move",
+        "batch",
+        "send",
+        "put",
+        "on",
+        "get",
+        "is",
+        "use",
+        "set",
+        "seed",
+        "has",
+        "with",
+        "no",
+        "check",
+        "manual",
+        "empty",
+        "try",
+    ]
 )
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 
@@ -52,6 +71,17 @@ def cuda_only_reason(file: FileContext, node: cst.CSTNode) -> str | None:
     return None
 
 
+def uses_cuda_only(file: FileContext) -> bool:
+    """Whether the file uses anything that only works on NVIDIA hardware (a capability query alone does not count)."""
+    prefixes = tuple(name for name in CUDA_ONLY if name != "torch.cuda.get_device_capability")
+    return any(
+        found == prefix or found.startswith(prefix + ".")
+        for binding in file.names.import_bindings
+        for found in [file.names.imported_name(binding)]
+        for prefix in prefixes
+    )
+
+
 def ported_branch(file: FileContext, node: cst.CSTNode) -> bool:
     """Whether the code is one branch of a chain that already has a branch for the NPU."""
     child = node
@@ -71,9 +101,7 @@ def _chain_names_npu(file: FileContext, branch: cst.If) -> bool:
         top = parent
     link: cst.If | cst.Else | None = top
     while isinstance(link, cst.If):
-        if link is not branch and re.search(
-            r"(?<![a-z])npu(?![a-z])", file.tree.text(link.test), re.IGNORECASE
-        ):
+        if link is not branch and re.search(r"(?<![a-z])npu(?![a-z])", file.tree.text(link.test), re.IGNORECASE):
             return True
         link = link.orelse
     return False
@@ -132,9 +160,10 @@ def _negated(file: FileContext, node: cst.CSTNode, stop: cst.CSTNode) -> bool:
     for parent in (node, *file.tree.ancestors(node)):
         if parent is stop:
             break
-        if (isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not)) or (isinstance(parent, cst.Comparison) and any(
-            isinstance(target.operator, (cst.NotEqual, cst.NotIn, cst.IsNot)) for target in parent.comparisons
-        )):
+        if (isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not)) or (
+            isinstance(parent, cst.Comparison)
+            and any(isinstance(target.operator, (cst.NotEqual, cst.NotIn, cst.IsNot)) for target in parent.comparisons)
+        ):
             negations += 1
     return negations % 2 == 1
 
@@ -160,9 +189,7 @@ def _inside(file: FileContext, region: cst.CSTNode, node_type: type[cst.CSTNode]
             yield node
 
 
-def _machinery(
-    file: FileContext, region: cst.CSTNode, hard_only: bool, skip: cst.CSTNode | None = None
-) -> str | None:
+def _machinery(file: FileContext, region: cst.CSTNode, hard_only: bool, skip: cst.CSTNode | None = None) -> str | None:
     """The first CUDA-only thing in a region; `hard_only` leaves out what merely works badly on an NPU."""
     wanted = CUDA_ONLY if hard_only else (*CUDA_ONLY, *_DATA_PARALLEL)
     for reference in file.names.references:
@@ -182,25 +209,10 @@ def _machinery(
     for call in _inside(file, region, cst.Call):
         assert isinstance(call, cst.Call)
         root = call.func
-        last = (
-            root.attr.value
-            if isinstance(root, cst.Attribute)
-            else root.value
-            if isinstance(root, cst.Name)
-            else ""
-        )
-        if (
-            isinstance(root, cst.Attribute)
-            and isinstance(root.value, cst.Name)
-            and _EXTENSION.search(root.value.value)
-        ):
+        last = root.attr.value if isinstance(root, cst.Attribute) else root.value if isinstance(root, cst.Name) else ""
+        if isinstance(root, cst.Attribute) and isinstance(root.value, cst.Name) and _EXTENSION.search(root.value.value):
             return f"the compiled extension {root.value.value}"
-        if (
-            isinstance(last, str)
-            and last != "cuda"
-            and last.endswith("_cuda")
-            and not words_of(last) & _HELPER_WORDS
-        ):
+        if isinstance(last, str) and last != "cuda" and last.endswith("_cuda") and not words_of(last) & _HELPER_WORDS:
             return f"{last}()"
     return None
 

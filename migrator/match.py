@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from migrator import moves, owners
+from migrator import moves, owners, statements
 from migrator.edits import Edit
 from migrator.guards import cuda_only_reason
 from migrator.names import Binding, Reference, dotted
 from migrator.roles import Role, Verdict
 
 if TYPE_CHECKING:
-    from migrator.api import Mapping
+    from migrator import api
     from migrator.context import FileContext
     from migrator.rule import Fix
 
@@ -50,8 +50,13 @@ class Match:
 
     def literal(self, text: str) -> str:
         """A string literal in the quotes that the file uses most."""
-        quote = "\"" if self.file.source.text.count("\"") >= self.file.source.text.count("'") else "'"
+        quote = '"' if self.file.source.text.count('"') >= self.file.source.text.count("'") else "'"
         return f"{quote}{text}{quote}"
+
+    def lines_like(self, statement: cst.CSTNode, lines: list[str]) -> str:
+        """Several statements in the place of one, at its indentation."""
+        start, _ = self.file.tree.span(statement)
+        return statements.joined(self.file, start, lines)
 
     @cached_property
     def guarded(self) -> str | None:
@@ -143,7 +148,7 @@ class Name(Match):
         return call_of(self.file, self.node)
 
     @property
-    def row(self) -> Mapping | None:
+    def row(self) -> api.Mapping | None:
         """What the CUDA map says of the name, or of its nearest known parent."""
         return self.file.target.mapping_for(self.qualified)
 
@@ -259,6 +264,10 @@ class Import(Match):
     node: cst.Import | cst.ImportFrom
     module: str
     bindings: list[Binding]
+
+    def rename_imported(self, names: Mapping[str, str]) -> Fix | None:
+        """A fix that imports other names of the same module; uses are renamed where they stand."""
+        return statements.rename_imported(self, names)
 
 
 @dataclass(eq=False)

@@ -230,9 +230,7 @@ class Names:
             return
         for alias in statement.names:
             name = dotted(alias.name) or ""
-            bound = (
-                alias.asname.name.value if alias.asname and isinstance(alias.asname.name, cst.Name) else name
-            )
+            bound = alias.asname.name.value if alias.asname and isinstance(alias.asname.name, cst.Name) else name
             self._bind(bound, alias, scope, qualified=f"{module}.{name}")
 
     def imported_module(self, statement: cst.ImportFrom) -> str:
@@ -378,9 +376,7 @@ class Names:
     def _uses(self) -> dict[Binding, list[Reference]]:
         found: dict[Binding, list[Reference]] = defaultdict(list)
         for reference in self.references:
-            for binding in self.bindings_of(reference.root) or (
-                [reference.binding] if reference.binding else []
-            ):
+            for binding in self.bindings_of(reference.root) or ([reference.binding] if reference.binding else []):
                 found[binding].append(reference)
         return found
 
@@ -389,12 +385,11 @@ class Names:
         nodes: set[cst.CSTNode] = (
             {statement.names} if isinstance(statement.names, cst.ImportStar) else set(statement.names)
         )
-        found = [binding for binding in self._import_bindings if binding.node in nodes]
+        found = [binding for binding in self.import_bindings if binding.node in nodes]
         return [
             binding
             for binding in found
-            if (full := self.canonical(self.imported_name(binding))) == module
-            or full.startswith(module + ".")
+            if (full := self.canonical(self.imported_name(binding))) == module or full.startswith(module + ".")
         ]
 
     def imported_name(self, binding: Binding) -> str:
@@ -405,21 +400,21 @@ class Names:
         return binding.qualified or ""
 
     @cached_property
-    def _import_bindings(self) -> list[Binding]:
+    def import_bindings(self) -> list[Binding]:
+        """What all import statements of the file bind."""
         return [
-            *(
-                b
-                for scope in self._scopes.values()
-                for bs in scope.bindings.values()
-                for b in bs
-                if b.is_import
-            ),
+            *(b for scope in self._scopes.values() for bs in scope.bindings.values() for b in bs if b.is_import),
             *(binding for _, binding in self.stars),
         ]
 
     def is_bound(self, name: str) -> bool:
         """Whether any scope of the file binds this name."""
         return any(name in scope.bindings for scope in self._scopes.values())
+
+    def unused(self, name: str) -> str:
+        """`name`, or `name_2`, … : one that the file does not use."""
+        taken = {node.value for node in self.tree.all(cst.Name)}
+        return next(n for n in (name, *(f"{name}_{i}" for i in range(2, 10**6))) if n not in taken)
 
     def scopes(self) -> Iterator[Scope]:
         """Every scope that binds something."""

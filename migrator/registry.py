@@ -74,13 +74,13 @@ class Registry:
     def prefilter(self, enabled: frozenset[str]) -> re.Pattern[bytes]:
         """A pattern that matches the bytes of every file in which an enabled rule could find something."""
         words = {
-            word
+            word.lower()
             for rule in self.rules
             if rule.id in enabled
             for handler in rule.handlers
             for word in handler.words
         }
-        shortest = [w for w in words if not any(o != w and o.lower() in w.lower() for o in words)]
+        shortest = [w for w in words if not any(o != w and o in w for o in words)]
         if not shortest:
             return re.compile(rb"(?!)")
         return re.compile("|".join(re.escape(w) for w in sorted(shortest)).encode(), re.IGNORECASE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -101,7 +101,7 @@ def _split(match: Import, statement: cst.ImportFrom, targets: dict[cst.CSTNode, 
     new = [f"from {package} import {', '.join(names)}" for package, names in by_module.items()]
     start, end = file.tree.span(statement)
     if all(alias in targets for alias in aliases):
-        return [Edit(start, end, _joined(file, start, new))]
+        return [Edit(start, end, joined(file, start, new))]
     edits: list[Edit] = []
     kept = [alias for alias in aliases if alias not in targets]
     for index, alias in enumerate(aliases):
@@ -113,10 +113,10 @@ def _split(match: Import, statement: cst.ImportFrom, targets: dict[cst.CSTNode, 
         else:
             first = file.tree.span(aliases[index - 1])[1]
         edits.append(Edit(first, last, ""))
-    return [*edits, Edit(end, end, _joined(file, start, ["", *new]))]
+    return [*edits, Edit(end, end, joined(file, start, ["", *new]))]
 
 
-def _joined(file: FileContext, start: int, statements: list[str]) -> str:
+def joined(file: FileContext, start: int, statements: list[str]) -> str:
     """Statements on lines of their own at the indentation of the line; behind `;` where they share a line."""
     text = file.source.text
     begin = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
@@ -166,3 +166,58 @@ def binding_value(match: Match, node: cst.BaseExpression) -> cst.BaseExpression:
         if len(values) == 1 and values[0].value is not None:
             return values[0].value
     return node
+
+
+def is_integer(file: FileContext, node: cst.BaseExpression) -> bool:
+    """Whether an expression surely is an integer: a literal, `int(…)`, or a name that is only assigned those."""
+    if isinstance(node, cst.Integer):
+        return True
+    if isinstance(node, cst.Call):
+        name = node.func.value if isinstance(node.func, cst.Name) else dotted(node.func) or ""
+        return name == "int" or (isinstance(name, str) and name.endswith((".get_rank", ".current_device")))
+    if isinstance(node, cst.Name):
+        bindings = file.names.bindings_of(node)
+        return bool(bindings) and all(
+            isinstance(b.value, (cst.Integer, cst.Call)) and is_integer(file, b.value) for b in bindings
+        )
+    return False
+
+
+def handler_of(match: Match) -> cst.ExceptHandler | None:
+    """The except clause that catches just this name, where no later clause could have caught the rest."""
+    handler = match.parent()
+    if not isinstance(handler, cst.ExceptHandler) or handler.type is not match.node:
+        return None
+    whole = match.file.tree.parents[handler]
+    if (
+        not isinstance(whole, cst.Try)
+        or whole.handlers[-1] is not handler
+        or not isinstance(handler.body, cst.IndentedBlock)
+    ):
+        return None
+    return handler
+
+
+def first_line_edit(match: Match, handler: cst.ExceptHandler, lines: list[str]) -> Edit:
+    """Lines in front of the first statement of a block; their own extra indentation in units of four blanks."""
+    file, body = match.file, handler.body
+    assert isinstance(body, cst.IndentedBlock)
+    start, _ = file.tree.span(body.body[0])
+    text = file.source.text
+    indent = text[max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1 : start]
+    unit = body.indent or file.tree.module.default_indent
+    shown = [line.replace("    ", unit, 1) if line.startswith("    ") else line for line in lines]
+    return Edit(start, start, "".join(f"{line}{file.source.newline}{indent}" for line in shown))
+
+
+def rename_imported(match: Import, names: Mapping[str, str]) -> Fix | None:
+    """Import another name of the same module, under the local name that its uses will have."""
+    from migrator.rule import Fix
+
+    edits, shown = [], []
+    for binding in match.bindings:
+        alias, new = binding.node, names.get(binding.qualified or "")
+        if isinstance(alias, cst.ImportAlias) and new is not None:
+            edits.append(match.replace(alias.name, new.rpartition(".")[2]))
+            shown.append(f"{binding.qualified} → {new}")
+    return Fix(edits, ", ".join(shown)) if edits else None

@@ -1,0 +1,30 @@
+"""Settings of torch.backends.cuda and torch.backends.cudnn.
+
+Reduced float32 precision is called HF32 on an NPU: `allow_tf32` for matrix products becomes
+`torch.npu.matmul.allow_hf32` (off by default, as TF32 is), for cuDNN convolutions
+`torch.npu.conv.allow_hf32` (ON by default).  Switches for attention kernels have the same names.  All else does
+nothing on an NPU: it is reported and left, since removing a line is for a person to decide.
+"""
+
+from migrator.rule import INFO, SAFE, Example, Fix, Name, Report, Rule, rename_or_report
+
+rule = Rule(
+    id="NPU111",
+    name="cuda-backends",
+    title="cuDNN and cuBLAS switches do nothing on an NPU",
+    applicability=SAFE,
+    tags=("core", "performance"),
+    severity=INFO,
+    examples=[
+        Example(
+            "import torch\nimport torch_npu\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
+            "import torch\nimport torch_npu\ntorch.npu.matmul.allow_hf32 = True\n",
+        ),
+        Example.reported("from torch.backends import cudnn\ncudnn.benchmark = True\n", "benchmark"),
+    ],
+)
+
+
+@rule.on_name("torch.backends.cudnn.*", "torch.backends.cuda.*", "torch.backends.cusparselt.*")
+def setting(match: Name) -> Fix | Report | None:
+    return rename_or_report(match)
