@@ -121,8 +121,7 @@ def _checked(file: Path, table: Any, text: str, formats: Sequence[str]) -> dict[
         values[key.replace("-", "_")] = checked
     if values.get("format", "text") not in formats:
         raise ConfigError(
-            f"{file}:{_line(text, 'format')}: 'format' must be one of {', '.join(formats)}, "
-            f"not {values['format']!r}"
+            f"{file}:{_line(text, 'format')}: 'format' must be one of {', '.join(formats)}, not {values['format']!r}"
         )
     for name in ("rules_dir", "baseline"):
         if name in values:

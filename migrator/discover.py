@@ -63,9 +63,7 @@ class PathError(ValueError):
     """A PATH argument or an exclude pattern makes no sense; the message is for the user."""
 
 
-def discover(
-    paths: Sequence[str | Path], exclude: Sequence[str] = (), exclude_base: Path | None = None
-) -> Discovery:
+def discover(paths: Sequence[str | Path], exclude: Sequence[str] = (), exclude_base: Path | None = None) -> Discovery:
     """Find the files under the PATH arguments, in the order of the arguments, then by name.
 
     `exclude` are globs in the syntax of .gitignore.  They count from the PATH argument, from the current

@@ -88,9 +88,7 @@ class Suppressions:
         """Whether a finding of this rule that starts on this line is silenced."""
         return any(item.covers(code, line) for item in self.items for code in (rule_id, rule_name))
 
-    def faults(
-        self, used: Iterable[tuple[str, str, int]], inactive: Collection[str] = frozenset()
-    ) -> list[Diagnostic]:
+    def faults(self, used: Iterable[tuple[str, str, int]], inactive: Collection[str] = frozenset()) -> list[Diagnostic]:
         """What is wrong with the comments themselves.
 
         used      (rule id, rule name, line) of every finding that `covers` silenced

@@ -1,0 +1,286 @@
+"""Many files: read, prefilter, gather project facts, migrate in workers, write; one bad file stops nothing.
+
+Everything here speaks `concurrent.futures.Executor`.  Bytes go in and records come out, so that a cluster's
+executor without a shared file system does as well as local processes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    as_completed,
+    wait,
+)
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from migrator import engine, faults
+from migrator.discover import Found
+from migrator.edits import write_atomically
+from migrator.engine import Settings
+from migrator.project import Project
+from migrator.records import FileResult, Status
+
+MAX_BYTES = 5_000_000
+SERIAL_BELOW = 20
+"""Fewer candidates than this are not worth several processes."""
+_CHUNK_BYTES = 64_000  # about a fifth of a second of work: a worker's message must not cost more than its work
+
+_Answers = Generator[tuple[int, FileResult], None, None]
+Progress = Callable[[int, int], None]
+"""Called with the number of files done and of all candidates."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One candidate on its way to a worker.  `module_path` is posix below the root that imports count from."""
+
+    index: int
+    raw: bytes
+    module_path: str
+    settings: Settings
+
+
+def migrate_files(
+    files: Sequence[Found],
+    settings: Callable[[Found], Settings],
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> list[FileResult]:
+    """What would become of each file, in the order given.  Nothing is written.
+
+    `settings` may differ by file (per-file ignores).  `jobs`: local processes, 1 for none, None for one per
+    processor.  An `executor` given by the caller is used as it is and left open.
+    """
+    names = _module_paths([file.path for file in files])
+    results: list[FileResult | None] = [None] * len(files)
+    items: list[Item] = []
+
+    def read() -> Iterator[tuple[str, bytes]]:
+        for index, (file, name) in enumerate(zip(files, names, strict=True)):
+            chosen = settings(file)
+            read = _read(file, chosen)
+            if isinstance(read, FileResult):
+                results[index] = read
+                continue
+            candidate = engine.is_candidate(read, chosen)
+            if candidate:
+                items.append(Item(index, read, name, chosen))
+            else:
+                results[index] = FileResult(file.display, Status.UNCHANGED, before=read)
+            # A module without torch has no facts but its name.
+            yield name, read if candidate or b"torch" in read else b""
+
+    project = Project.scan(read())
+    with closing(_answers(items, project, jobs, executor)) as answers:
+        for done, (index, result) in enumerate(answers, 1):
+            results[index] = replace(result, path=files[index].display)
+            if progress:
+                progress(done, len(items))
+    return [result for result in results if result is not None]
+
+
+def _answers(items: Sequence[Item], project: Project, jobs: int | None, executor: Executor | None) -> _Answers:
+    """The results, by index, as they come."""
+    if executor is not None:
+        return _elsewhere(items, project, executor)
+    if jobs == 1 or not items:
+        return (answer for item in items for answer in _work([item], project))
+    return _local(items, project, jobs)
+
+
+def _read(file: Found, settings: Settings) -> bytes | FileResult:
+    """The file's bytes, or its result if there is nothing to migrate in them."""
+    try:
+        raw = file.path.read_bytes()
+    except OSError as error:
+        fault = faults.UNREADABLE.at(f"cannot be read: {error.strerror or error}")
+        return FileResult(file.display, Status.FAILED, (fault,), error=fault.message)
+    return raw if (refused := refuse(file.display, raw, settings)) is None else refused
+
+
+def refuse(path: str, raw: bytes, settings: Settings) -> FileResult | None:
+    """The result for bytes that are no source code to work on; None if they are."""
+    if b"\0" not in raw and len(raw) <= MAX_BYTES:
+        return None
+    if not engine.is_candidate(raw, settings):
+        return FileResult(path, Status.UNCHANGED, before=raw)
+    what = (
+        "holds NUL bytes, so it is no source code"
+        if b"\0" in raw
+        else f"has {len(raw) / 1e6:.1f} MB; files of more than {MAX_BYTES / 1e6:.0f} MB are not looked at"
+    )
+    fault = faults.NOT_SOURCE.at(what, remedy="leave it out with --exclude, or look through it yourself")
+    return FileResult(path, Status.SKIPPED, (fault,), raw, error=fault.message)
+
+
+def _module_paths(paths: Sequence[Path]) -> list[str]:
+    """Posix paths below the folder that absolute imports count from, as far as the file tree shows it."""
+    if not paths:
+        return []
+    base = Path(os.path.commonpath([path.parent for path in paths]))
+    while (base / "__init__.py").exists() and base != base.parent:
+        base = base.parent
+    return [path.relative_to(base).as_posix() for path in paths]
+
+
+# --- the work of one process ------------------------------------------------------------------------------
+
+
+def _work(chunk: Sequence[Item], project: Project | None = None) -> list[tuple[int, FileResult]]:
+    """Migrate a few files; local workers have the project already."""
+    known = _project if project is None else project
+    return [(item.index, _migrate(item, known)) for item in chunk]
+
+
+def _migrate(item: Item, project: Project) -> FileResult:
+    try:
+        return engine.migrate(item.raw, item.module_path, item.settings, project)
+    except Exception as error:  # a bug, but one that must not cost the other files
+        fault = faults.RULE_CRASHED.at(f"internal error: {type(error).__name__}: {error}")
+        return FileResult(item.module_path, Status.FAILED, (fault,), item.raw, error=fault.message)
+
+
+_project = Project.empty()
+
+
+def _start_worker(project: Project) -> None:
+    global _project
+    _project = project
+    # Ctrl-C reaches the whole process group; the parent decides what happens.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
+
+
+# --- many processes ---------------------------------------------------------------------------------------
+
+
+def _local(items: Sequence[Item], project: Project, jobs: int | None) -> _Answers:
+    """Local processes.  For a few files one is enough; it still keeps a crash of the parser away from us.
+
+    When a worker dies, the pool with everything in flight is lost.  What was in flight is done again one
+    file at a time, which shows the file to blame; then the rest goes on as before.
+    """
+    workers = 1 if len(items) < SERIAL_BELOW else min(jobs or _processors(), len(items))
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    others = multiprocessing.active_children()
+    queue, suspects = deque(_chunks(items)), deque[list[Item]]()
+    running: dict[Future[list[tuple[int, FileResult]]], list[Item]] = {}
+    pool = None
+    try:
+        while queue or suspects or running:
+            pool = pool or ProcessPoolExecutor(workers, context, _start_worker, (project,))
+            waiting, width = (suspects, 1) if suspects else (queue, 2 * workers)
+            while waiting and len(running) < width:
+                chunk = waiting.popleft()
+                running[pool.submit(_work, chunk)] = chunk
+            lost = []
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                chunk = running.pop(future)
+                try:
+                    yield from future.result()
+                except BrokenExecutor:
+                    lost += chunk
+            if lost:
+                lost += [item for chunk in running.values() for item in chunk]
+                running.clear()
+                pool.shutdown()
+                pool = None
+                if len(lost) == 1:
+                    yield lost[0].index, _lost(lost[0], "the process that worked on it died")
+                else:
+                    suspects.extend([item] for item in lost)
+        if pool:
+            pool.shutdown()
+    finally:
+        for child in multiprocessing.active_children():
+            if child not in others:
+                child.terminate()
+                child.join()
+
+
+def _elsewhere(items: Sequence[Item], project: Project, executor: Executor) -> _Answers:
+    """The caller's executor: the project travels with the work; what fails there is only reported."""
+    running: dict[Future[list[tuple[int, FileResult]]], list[Item]] = {}
+    try:
+        for chunk in _chunks(items):
+            running[executor.submit(_work, chunk, project)] = chunk
+        for future in as_completed(running):
+            chunk = running[future]
+            try:
+                yield from future.result()
+            except Exception as error:
+                for item in chunk:
+                    yield item.index, _lost(item, f"the executor failed: {type(error).__name__}: {error}")
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _lost(item: Item, message: str) -> FileResult:
+    fault = faults.WORKER_DIED.at(message)
+    return FileResult(item.module_path, Status.FAILED, (fault,), item.raw, error=fault.message)
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Large files first, alone, so that none of them is left for the end; then small ones together."""
+    chunk: list[Item] = []
+    size = 0
+    for item in sorted(items, key=lambda item: len(item.raw), reverse=True):
+        chunk.append(item)
+        size += len(item.raw)
+        if size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def write(file: Found, result: FileResult) -> FileResult:
+    """Write a changed file; the result, FAILED if that was not possible."""
+    if result.after is None:
+        return result
+    try:
+        if file.path.read_bytes() != result.before:
+            return _unwritten(result, "the file was changed by someone else in the meantime")
+        write_atomically(file.path, result.after)
+    except OSError as error:
+        return _unwritten(result, f"cannot be written: {error.strerror or error}")
+    return result
+
+
+def _unwritten(result: FileResult, message: str) -> FileResult:
+    fault = faults.UNWRITABLE.at(message)
+    left = tuple(replace(diagnostic, fixed=False) for diagnostic in result.diagnostics)
+    return replace(result, status=Status.FAILED, diagnostics=(fault, *left), after=None, error=message)
