@@ -68,7 +68,7 @@ def cuda_only_reason(file: FileContext, node: cst.CSTNode) -> str | None:
     for region in regions:
         if (found := _machinery(file, region, hard_only=False)) and not _moves_data(file, region):
             return f"it guards {found}"
-    return None
+    return _spoken_of(file, statement, node)
 
 
 def uses_cuda_only(file: FileContext) -> bool:
@@ -80,6 +80,20 @@ def uses_cuda_only(file: FileContext) -> bool:
         for found in [file.names.imported_name(binding)]
         for prefix in prefixes
     )
+
+
+def _spoken_of(file: FileContext, statement: cst.CSTNode, node: cst.CSTNode) -> str | None:
+    """`if device != "cuda": warn(…); return` in a function whose messages name a CUDA-only package."""
+    function = file.tree.enclosing(statement, cst.FunctionDef)
+    leaves = isinstance(statement, cst.If) and _negated(file, node, statement) and _leaves(statement.body)
+    if function is None or not leaves:
+        return None
+    for text in _inside(file, function, cst.SimpleString):
+        assert isinstance(text, cst.SimpleString)
+        for package in ("bitsandbytes", "xformers", "flash-attn", "flash_attn", "triton"):
+            if package in text.value and isinstance(file.tree.enclosing(text, cst.Arg), cst.Arg):
+                return f"it guards {package}, which the messages here speak of"
+    return None
 
 
 def ported_branch(file: FileContext, node: cst.CSTNode) -> bool:

@@ -76,6 +76,10 @@ class _Spans(CodegenState):
         for token in self.indent_tokens:
             self.add_token(token)
 
+    def pop_trailing_newline(self) -> None:
+        if self.tokens:
+            self.offset -= len(self.tokens.pop())
+
     def before_codegen(self, node: cst.CSTNode) -> None:
         self._starts.append(self.offset)
 
