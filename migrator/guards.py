@@ -96,8 +96,11 @@ def _spoken_of(file: FileContext, statement: cst.CSTNode, node: cst.CSTNode) -> 
     return None
 
 
+_NPU = re.compile(r"(?<![a-z])npu(?![a-z])", re.IGNORECASE)
+
+
 def ported_branch(file: FileContext, node: cst.CSTNode) -> bool:
-    """Whether the code is one branch of a chain that already has a branch for the NPU."""
+    """Whether the code stands beside code for the NPU: another branch, operand or list element names it."""
     child = node
     for parent in file.tree.ancestors(node):
         if isinstance(parent, cst.If) and child is not parent.orelse:
@@ -105,8 +108,20 @@ def ported_branch(file: FileContext, node: cst.CSTNode) -> bool:
                 return True
         elif isinstance(parent, (cst.FunctionDef, cst.ClassDef)):
             return False
+        elif any(other is not child and _NPU.search(file.tree.text(other)) for other in _beside(child, parent)):
+            return True
         child = parent
     return False
+
+
+def _beside(child: cst.CSTNode, parent: cst.CSTNode) -> list[cst.CSTNode]:
+    if isinstance(parent, cst.BooleanOperation):
+        return [parent.left, parent.right]
+    if isinstance(parent, cst.IfExp):
+        return [parent.orelse] if child is not parent.orelse else []
+    if isinstance(parent, (cst.List, cst.Tuple, cst.Set)):
+        return list(parent.elements)
+    return []
 
 
 def _chain_names_npu(file: FileContext, branch: cst.If) -> bool:
@@ -115,7 +130,7 @@ def _chain_names_npu(file: FileContext, branch: cst.If) -> bool:
         top = parent
     link: cst.If | cst.Else | None = top
     while isinstance(link, cst.If):
-        if link is not branch and re.search(r"(?<![a-z])npu(?![a-z])", file.tree.text(link.test), re.IGNORECASE):
+        if link is not branch and _NPU.search(file.tree.text(link.test)):
             return True
         link = link.orelse
     return False

@@ -103,7 +103,7 @@ _STRING_METHODS = frozenset(
     ["startswith", "endswith", "replace", "split", "rsplit", "strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "find", "index", "count", "partition"]
 )
 _PASS_THROUGH = frozenset(
-    {"str", "list", "tuple", "set", "frozenset", "sorted", "cycle", "iter", "reversed", "Choice"}
+    {"str", "list", "tuple", "set", "frozenset", "sorted", "cycle", "iter", "reversed", "Choice", "param"}
 )
 _OPTION_CALLS = re.compile(r"^(add_argument|option|Option|argument|Argument|DEFINE_\w+|add_arg|hp_choice)$")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
