@@ -81,11 +81,6 @@ class Recorder(dispatch.TorchDispatchMode):  # type: ignore[misc]
         """Tell torch.compile to go on as if this mode were not there; else it would compile nothing."""
         return True
 
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Say the same as `ignore_compile_internals` to versions of torch that do not know that yet."""
-        return True
-
     supports_higher_order_operators = True
 
     def enter(self, loop: Loop) -> None:

@@ -65,12 +65,11 @@ class Place:
         users = [i for i, (filename, _, _) in enumerate(frames) if file_kind(filename) == USER]
         return frames[: users[-1] + 1] if users else frames
 
-    def user_line(self) -> tuple[str, int]:
-        """Return the file and line of the innermost frame in the user's own code, else of the innermost."""
+    def user_lines(self) -> list[tuple[str, int]]:
+        """Return (file, line) of the frames in the user's own code, or of all if there are none; never empty."""
         stack = self.stack()
         own = [frame for frame in stack if file_kind(frame[0]) == USER]
-        filename, line, _ = next(iter(own or stack), ("", 0, ""))
-        return filename, line
+        return [(filename, line) for filename, line, _ in own or stack] or [("", 0)]
 
 
 def _line(code: CodeType, offset: int) -> int:

@@ -77,7 +77,7 @@ class Finding:
         """Return the values of COLUMNS."""
         place = self.site.place
         stack = " <- ".join(f"{file}:{line} {function}" for file, line, function in place.stack())
-        filename, line = place.user_line()
+        filename, line = place.user_lines()[0]
         return [
             self.site.name,
             f"backward of {stack}" if place.is_backward else stack,
@@ -156,9 +156,9 @@ def _is_about_images(finding: Finding) -> bool:
     return spatial and any(word in finding.site.name for word in ("conv", "pool", "upsample", "grid_sampl"))
 
 
-def location(place: Place) -> str:
-    """Return ``file:line`` of a place, the file relative to the working directory if it is below it."""
-    filename, line = place.user_line()
+def location(place: Place, caller: int = 0) -> str:
+    """Return ``file:line`` of a place, or of its n-th caller; the file relative to the working directory if below."""
+    filename, line = place.user_lines()[caller]
     try:
         return f"{Path(filename).relative_to(Path.cwd())}:{line}"
     except ValueError:
@@ -182,7 +182,8 @@ def summary(journal: Journal) -> str:
 
 
 def _loop_summary(loop: Loop, found: list[Finding]) -> list[str]:
-    title = f"loop at {location(loop.place)}, {min(loop.batch, loop.steps)} batches recorded: "
+    caller = f" (called at {location(loop.place, 1)})" if len(loop.place.user_lines()) > 1 else ""
+    title = f"loop at {location(loop.place)}{caller}, {min(loop.batch, loop.steps)} batches recorded: "
     if not loop.sites:
         return [title + "no operator ran in its body, in the thread that iterates."]
     if not found:
@@ -244,7 +245,9 @@ def save(journal: Journal, force: bool = False) -> None:
 
 
 def finish(journal: Journal) -> None:
-    """Write the report for the last time; the first rank prints the summary."""
+    """Write the report for the last time, if any loop was watched; the first rank prints the summary."""
+    if not journal.loops:
+        return
     save(journal, force=True)
     if journal.rank == 0:
         say(summary(journal))
