@@ -52,8 +52,7 @@ class Finding:
     def applies(self, unsafe: bool) -> bool:
         """Whether its fix is to be made."""
         return isinstance(self.outcome, Fix) and (
-            self.applicability is Applicability.SAFE
-            or (unsafe and self.applicability is Applicability.UNSAFE)
+            self.applicability is Applicability.SAFE or (unsafe and self.applicability is Applicability.UNSAFE)
         )
 
     @property
@@ -137,9 +136,7 @@ class _Migration:
         file = FileContext(self.source, self.path, self.settings.target, self.project)
         findings = list(self._wanted(file, self._collect(file)))
         applied = [f for f in findings if f.applies(self.settings.unsafe)]
-        taken, flags = select_non_overlapping(
-            [f.outcome.edits for f in applied if isinstance(f.outcome, Fix)]
-        )
+        taken, flags = select_non_overlapping([f.outcome.edits for f in applied if isinstance(f.outcome, Fix)])
         made = [f for f, flag in zip(applied, flags, strict=True) if flag]
         for change in self._wanted(file, self._on_change(file, made)) if made else ():
             if change.applies(self.settings.unsafe) and isinstance(change.outcome, Fix):
@@ -261,9 +258,7 @@ class _Migration:
 
     def _strings(self, file: FileContext) -> Iterator[Finding]:
         table = self.registry.table.get("string", {})
-        words = re.compile(
-            "|".join(map(re.escape, sorted(table, key=len, reverse=True))) or "(?!)", re.IGNORECASE
-        )
+        words = re.compile("|".join(map(re.escape, sorted(table, key=len, reverse=True))) or "(?!)", re.IGNORECASE)
         nodes: list[cst.SimpleString | cst.FormattedString | cst.ConcatenatedString] = [
             *file.tree.all(cst.SimpleString), *file.tree.all(cst.FormattedString), *file.tree.all(cst.ConcatenatedString),
         ]  # fmt: skip

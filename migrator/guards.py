@@ -49,6 +49,7 @@ _HELPER_WORDS = frozenset(
         "try",
     ]
 )
+_LOADS = re.compile(r"(load\w*|import_module|get_plugin)$")
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 
 
@@ -83,17 +84,29 @@ def uses_cuda_only(file: FileContext) -> bool:
 
 
 def _spoken_of(file: FileContext, statement: cst.CSTNode, node: cst.CSTNode) -> str | None:
-    """`if device != "cuda": warn(…); return` in a function whose messages name a CUDA-only package."""
+    """`if device != "cuda": return False` in a function that otherwise speaks of something CUDA-only.
+
+    Its messages name a CUDA-only package, or it answers yes or no and asks for cuDNN on the way.
+    """
     function = file.tree.enclosing(statement, cst.FunctionDef)
     leaves = isinstance(statement, cst.If) and _negated(file, node, statement) and _leaves(statement.body)
     if function is None or not leaves:
         return None
+    if _answers_yes_or_no(file, function):
+        for reference in file.names.references:
+            if reference.qualified.startswith("torch.backends.cudnn.") and _contains(file, function, reference.node):
+                return "it guards cuDNN, which the same function asks for"
     for text in _inside(file, function, cst.SimpleString):
         assert isinstance(text, cst.SimpleString)
         for package in ("bitsandbytes", "xformers", "flash-attn", "flash_attn", "triton"):
             if package in text.value and isinstance(file.tree.enclosing(text, cst.Arg), cst.Arg):
                 return f"it guards {package}, which the messages here speak of"
     return None
+
+
+def _answers_yes_or_no(file: FileContext, function: cst.FunctionDef) -> bool:
+    values = [r.value for r in file.tree.all(cst.Return) if file.tree.enclosing(r, cst.FunctionDef) is function]
+    return bool(values) and all(isinstance(v, cst.Name) and v.value in ("True", "False") for v in values)
 
 
 _NPU = re.compile(r"(?<![a-z])npu(?![a-z])", re.IGNORECASE)
@@ -239,11 +252,21 @@ def _machinery(file: FileContext, region: cst.CSTNode, hard_only: bool, skip: cs
         assert isinstance(call, cst.Call)
         root = call.func
         last = root.attr.value if isinstance(root, cst.Attribute) else root.value if isinstance(root, cst.Name) else ""
-        if isinstance(root, cst.Attribute) and isinstance(root.value, cst.Name) and _EXTENSION.search(root.value.value):
+        if isinstance(root, cst.Attribute) and isinstance(root.value, cst.Name) and _is_extension(file, root.value):
             return f"the compiled extension {root.value.value}"
         if isinstance(last, str) and last != "cuda" and last.endswith("_cuda") and not words_of(last) & _HELPER_WORDS:
             return f"{last}()"
     return None
+
+
+def _is_extension(file: FileContext, name: cst.Name) -> bool:
+    """Whether a name is a compiled extension: named like one, and imported or loaded (no tensor called x_cuda)."""
+    if not _EXTENSION.search(name.value):
+        return False
+    bindings = file.names.bindings_of(name)
+    return not bindings or any(
+        b.is_import or (isinstance(b.value, cst.Call) and _LOADS.search(file.tree.text(b.value.func))) for b in bindings
+    )
 
 
 def _moves_data(file: FileContext, region: cst.CSTNode) -> bool:

@@ -23,12 +23,8 @@ def place(file: FileContext, changed: Iterable[cst.CSTNode], required: bool) -> 
 
     required  also in a file that does not import torch itself (it names torch_npu or calls `.npu()`)
     """
-    imports = [*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom)]
-    runs = [
-        statement
-        for statement in imports
-        if _root_packages(statement) and not _type_checking(file, statement)
-    ]
+    imports: list[cst.Import | cst.ImportFrom] = [*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom)]
+    runs = [statement for statement in imports if _root_packages(statement) and not _type_checking(file, statement)]
     if any(PACKAGE in _root_packages(s) and _function(file, s) is None for s in runs):
         return []
     torch = [s for s in runs if "torch" in _root_packages(s)]
@@ -59,19 +55,13 @@ def _root_packages(statement: cst.Import | cst.ImportFrom) -> set[str]:
 
 def _function(file: FileContext, node: cst.CSTNode) -> cst.CSTNode | None:
     """The outermost function around a node: code below module level that runs later."""
-    return next(
-        (a for a in reversed(list(file.tree.ancestors(node))) if isinstance(a, cst.FunctionDef)), None
-    )
+    return next((a for a in reversed(list(file.tree.ancestors(node))) if isinstance(a, cst.FunctionDef)), None)
 
 
 def _type_checking(file: FileContext, statement: cst.CSTNode) -> bool:
     child = statement
     for parent in file.tree.ancestors(statement):
-        if (
-            isinstance(parent, cst.If)
-            and child is parent.body
-            and "TYPE_CHECKING" in file.tree.text(parent.test)
-        ):
+        if isinstance(parent, cst.If) and child is parent.body and "TYPE_CHECKING" in file.tree.text(parent.test):
             return True
         child = parent
     return False

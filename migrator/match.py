@@ -139,6 +139,7 @@ def call_of(file: FileContext, node: cst.CSTNode) -> Call | None:
 class Name(Match):
     """A use of an imported name: `node` is the dotted expression, `qualified` what it stands for."""
 
+    node: cst.BaseExpression
     reference: Reference
     qualified: str
 
@@ -264,10 +265,6 @@ class Import(Match):
     node: cst.Import | cst.ImportFrom
     module: str
     bindings: list[Binding]
-
-    def rename_imported(self, names: Mapping[str, str]) -> Fix | None:
-        """A fix that imports other names of the same module; uses are renamed where they stand."""
-        return statements.rename_imported(self, names)
 
 
 @dataclass(eq=False)

@@ -98,9 +98,7 @@ def _module_counterpart(file: FileContext, qualified: str) -> str | None:
     row = file.target.mapping(qualified)
     if row is None or row.npu is None or row.kind.value != "manual" or not file.target.has(row.npu):
         return None
-    names = [
-        b for s in file.names.scopes() for bs in s.bindings.values() for b in bs if b.qualified == qualified
-    ]
+    names = [b for s in file.names.scopes() for bs in s.bindings.values() for b in bs if b.qualified == qualified]
     return row.npu if any(file.names.uses(b) for b in names) else None
 
 

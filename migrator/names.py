@@ -201,7 +201,8 @@ class Names:
             self._bind_target(annotated.target, annotated, annotated.value)
         for walrus in every(cst.NamedExpr):
             self._bind_target(walrus.target, walrus, walrus.value)
-        for loop in (*every(cst.For), *every(cst.CompFor)):
+        loops: list[cst.For | cst.CompFor] = [*every(cst.For), *every(cst.CompFor)]
+        for loop in loops:
             target_scope = self.scope_at(loop)
             if isinstance(loop.target, cst.Name):
                 self._bind(loop.target.value, loop, target_scope)
@@ -216,9 +217,11 @@ class Names:
             self._bind(function.name.value, function, self.scope_at(function))
         for cls in every(cst.ClassDef):
             self._bind(cls.name.value, cls, self.scope_at(cls))
-        for outer in (*every(cst.Global), *every(cst.Nonlocal)):
+        outers: list[cst.Global | cst.Nonlocal] = [*every(cst.Global), *every(cst.Nonlocal)]
+        for outer in outers:
             self.scope_at(outer).global_names |= {item.name.value for item in outer.names}
-        for capture in (*every(cst.MatchAs), *every(cst.MatchStar)):
+        captures: list[cst.MatchAs | cst.MatchStar] = [*every(cst.MatchAs), *every(cst.MatchStar)]
+        for capture in captures:
             if capture.name is not None:
                 self._bind(capture.name.value, capture, self._function_scope(capture))
 
@@ -261,9 +264,9 @@ class Names:
         return None
 
     def _resolve_lookup(self, node: cst.Call) -> str | None:
-        """`getattr(torch, "cuda")`, `torch.get_device_module("cuda")` and `import_module("torch.cuda")` name modules too."""
-        texts = [a.value.evaluated_value for a in node.args if isinstance(a.value, cst.SimpleString)]
-        texts = [t for t in texts if isinstance(t, str)]
+        """Calls that name modules: `getattr(torch, "cuda")`, `get_device_module("cuda")`, `import_module("torch.cuda")`."""
+        values = [a.value.evaluated_value for a in node.args if isinstance(a.value, cst.SimpleString)]
+        texts = [value for value in values if isinstance(value, str)]
         if not texts:
             return None
         if isinstance(node.func, cst.Name) and node.func.value == "getattr" and len(node.args) >= 2:

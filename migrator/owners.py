@@ -33,7 +33,25 @@ class Owner:
 
 _TORCH = Owner(OwnerKind.TORCH)
 _OPTION_WORDS = frozenset(
-    ["args", "arg", "opt", "opts", "options", "option", "cfg", "config", "conf", "configs", "hparams", "hps", "flags", "FLAGS", "params", "settings", "argv"]
+    [
+        "args",
+        "arg",
+        "opt",
+        "opts",
+        "options",
+        "option",
+        "cfg",
+        "config",
+        "conf",
+        "configs",
+        "hparams",
+        "hps",
+        "flags",
+        "FLAGS",
+        "params",
+        "settings",
+        "argv",
+    ]
 )
 
 
@@ -67,11 +85,7 @@ def class_of(file: FileContext, node: cst.CSTNode, depth: int = 0) -> str | None
     if depth > 4:
         return None
     if isinstance(node, cst.Call):
-        name = (
-            node.func.attr.value
-            if isinstance(node.func, cst.Attribute)
-            else getattr(node.func, "value", None)
-        )
+        name = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", None)
         return name if isinstance(name, str) and file.project.is_class(name) else None
     if isinstance(node, cst.Name):
         if node.value in {"self", "cls"}:
@@ -113,9 +127,7 @@ def _named_after(file: FileContext, receiver: cst.CSTNode, attribute: str) -> st
         (
             name
             for name in file.project.class_owners(attribute)
-            if name.lower().strip("_") == plain
-            and file.names.is_bound(name)
-            and not file.project.is_torch_class(name)
+            if name.lower().strip("_") == plain and file.names.is_bound(name) and not file.project.is_torch_class(name)
         ),
         None,
     )

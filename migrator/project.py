@@ -22,9 +22,7 @@ OWNED = frozenset({"cuda", "is_cuda", "npu", "is_npu"})
 _TORCH_BASES = frozenset(
     {"Module", "Tensor", "Parameter", "Sequential", "ModuleList", "PackedSequence", "DataParallel"}
 )
-_NEUTRAL = frozenset(
-    {"type", "dtype", "name", "data", "value", "args", "self", "x", "index", "float", "half"}
-)
+_NEUTRAL = frozenset({"type", "dtype", "name", "data", "value", "args", "self", "x", "index", "float", "half"})
 
 
 @dataclass(frozen=True)
@@ -86,9 +84,7 @@ class Project:
         if attribute in self.owned.get(name, ()):
             return True
         return depth < 10 and any(
-            self.is_class_owner(base, attribute, depth + 1)
-            for base in self.bases.get(name, ())
-            if base != name
+            self.is_class_owner(base, attribute, depth + 1) for base in self.bases.get(name, ()) if base != name
         )
 
     def is_stored(self, name: str, attribute: str) -> bool:
@@ -222,22 +218,11 @@ class _Gatherer:
                 self._sinks["device"] |= _value_names(keyword.value)
             elif keyword.arg == "backend":
                 self._sinks["backend"] |= _value_names(keyword.value)
-            elif (
-                keyword.arg == "dest"
-                and isinstance(keyword.value, ast.Constant)
-                and keyword.value.value in OWNED
-            ):
-                self._fields.add(str(keyword.value.value))
         name = _last(node.func)
         if node.args and name in {"device", "to", "set_default_device"}:
             self._sinks["device"] |= _value_names(node.args[0])
         elif node.args and name == "init_process_group":
             self._sinks["backend"] |= _value_names(node.args[0])
-        elif node.args and name in {"add_argument", "option"}:
-            options = {
-                str(a.value).lstrip("-").replace("-", "_") for a in node.args if isinstance(a, ast.Constant)
-            }
-            self._fields |= options & OWNED
 
     def _import(self, path: str, node: ast.ImportFrom) -> None:
         module = _absolute(path, node)
@@ -256,9 +241,7 @@ class _Gatherer:
             source = _absolute(path, statement)
             for alias in statement.names:
                 if alias.name != "*" and (statement.level or source.startswith("torch")):
-                    self._exports.setdefault(
-                        f"{module}.{alias.asname or alias.name}", f"{source}.{alias.name}"
-                    )
+                    self._exports.setdefault(f"{module}.{alias.asname or alias.name}", f"{source}.{alias.name}")
         elif isinstance(statement, ast.Import):
             for alias in statement.names:
                 if alias.asname and alias.name.startswith("torch."):
@@ -288,11 +271,7 @@ def _value_names(node: ast.expr) -> set[str]:
     """The attribute, key or option that a value comes from: `args.where`, `cfg["where"]`."""
     if isinstance(node, ast.Attribute):
         return {node.attr}
-    if (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.slice, ast.Constant)
-        and isinstance(node.slice.value, str)
-    ):
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
         return {node.slice.value}
     if isinstance(node, ast.IfExp):
         return _value_names(node.body) | _value_names(node.orelse)

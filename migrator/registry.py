@@ -103,9 +103,7 @@ def _load(rules_dirs: tuple[str, ...]) -> Registry:
         rule = _load_file(path)
         for other, where in rules.values():
             if rule.id == other.id or rule.name == other.name:
-                raise RegistryError(
-                    f"{path}: rule {rule.id} ({rule.name}) has the id or name of the rule in {where}"
-                )
+                raise RegistryError(f"{path}: rule {rule.id} ({rule.name}) has the id or name of the rule in {where}")
         rules[rule.id] = (rule, path)
     return Registry(tuple(rules[key][0] for key in sorted(rules)))
 

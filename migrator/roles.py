@@ -93,14 +93,51 @@ SINKS = {
 }  # fmt: skip
 
 _LOGGERS = frozenset(
-    ["print", "warn", "warning", "info", "debug", "error", "critical", "exception", "log", "echo", "secho", "write", "fail", "skip", "skipif", "xfail", "print_rank_0", "log_rank_0", "writelines", "set_description", "set_postfix", "set_description_str", "add_text"]
+    [
+        "print",
+        "warn",
+        "warning",
+        "info",
+        "debug",
+        "error",
+        "critical",
+        "exception",
+        "log",
+        "echo",
+        "secho",
+        "write",
+        "fail",
+        "skip",
+        "skipif",
+        "xfail",
+        "print_rank_0",
+        "log_rank_0",
+        "writelines",
+        "set_description",
+        "set_postfix",
+        "set_description_str",
+        "add_text",
+    ]
 )
-_PATHS = frozenset(
-    {"join", "Path", "open", "joinpath", "exists", "isdir", "isfile", "listdir", "makedirs", "glob"}
-)
+_PATHS = frozenset({"join", "Path", "open", "joinpath", "exists", "isdir", "isfile", "listdir", "makedirs", "glob"})
 _DEFAULTED = frozenset({"get", "getenv", "pop", "setdefault", "getattr"})
 _STRING_METHODS = frozenset(
-    ["startswith", "endswith", "replace", "split", "rsplit", "strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "find", "index", "count", "partition"]
+    [
+        "startswith",
+        "endswith",
+        "replace",
+        "split",
+        "rsplit",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "removeprefix",
+        "removesuffix",
+        "find",
+        "index",
+        "count",
+        "partition",
+    ]
 )
 _PASS_THROUGH = frozenset(
     {"str", "list", "tuple", "set", "frozenset", "sorted", "cycle", "iter", "reversed", "Choice", "param"}
@@ -196,9 +233,7 @@ class Roles:
             return self.is_sink(node.func.value, sink, depth + 1)
         if name in _DEFAULTED:
             return any(self._says(key, sink) for key in _texts(node))
-        return name in SINKS[sink].receivers or bool(
-            words_of(name) & SINKS[sink].words and "get" in words_of(name)
-        )
+        return name in SINKS[sink].receivers or bool(words_of(name) & SINKS[sink].words and "get" in words_of(name))
 
     def _binding_is_sink(self, binding: Binding, sink: str, depth: int) -> bool:
         key = (binding.node, sink + ":is")
@@ -278,9 +313,7 @@ class Roles:
     def _first(*verdicts: Verdict) -> Verdict:
         """The surest of several uses."""
         order = (Role.SINK, Role.KEY, Role.NAME, Role.WORDS, Role.COMPARED, Role.UNKNOWN)
-        return min(
-            verdicts, key=lambda v: order.index(v.role), default=Verdict(Role.UNKNOWN, "it is not used")
-        )
+        return min(verdicts, key=lambda v: order.index(v.role), default=Verdict(Role.UNKNOWN, "it is not used"))
 
     def _sibling(self, node: cst.CSTNode, parent: cst.CSTNode, sink: str) -> Verdict | None:
         """`"cuda" if … else "cpu"`, `["cpu", "cuda"]`: what stands beside it says what it is."""
@@ -295,11 +328,7 @@ class Roles:
         for other in beside:
             if isinstance(other, cst.SimpleString) and other.evaluated_value in SINKS[sink].siblings:
                 return Verdict(Role.SINK, f"it stands beside {other.value}")
-            if (
-                isinstance(other, cst.Call)
-                and self._names.resolve(other.func) == "torch.device"
-                and sink == "device"
-            ):
+            if isinstance(other, cst.Call) and self._names.resolve(other.func) == "torch.device" and sink == "device":
                 return Verdict(Role.SINK, "it stands beside a torch.device")
         return None
 
@@ -372,9 +401,7 @@ class Roles:
         index = call.args.index(arg)
         kind = SINKS[sink]
         if kind.calls.get(function) == index:
-            return Verdict(
-                Role.SINK, f"{function} takes it" + (" as a location" if function == "torch.load" else "")
-            )
+            return Verdict(Role.SINK, f"{function} takes it" + (" as a location" if function == "torch.load" else ""))
         if isinstance(call.func, cst.Attribute) and kind.methods.get(name) == index:
             return Verdict(Role.SINK, f".{name}() takes a {sink}")
         if name in _LOGGERS or name.endswith(("Error", "Exception", "Warning")):
@@ -383,9 +410,7 @@ class Roles:
             return Verdict(Role.NAME, "it is an attribute name")
         return self._other_call(call, function, name, index, sink, depth)
 
-    def _other_call(
-        self, call: cst.Call, function: str, name: str, index: int, sink: str, depth: int
-    ) -> Verdict:
+    def _other_call(self, call: cst.Call, function: str, name: str, index: int, sink: str, depth: int) -> Verdict:
         if name in _DEFAULTED and index >= 1:
             if any(self._says(key, sink) for key in _texts(call)):
                 return Verdict(Role.SINK, "it is the default of a device setting")
@@ -396,11 +421,7 @@ class Roles:
             if self.is_sink(call.func.value, sink):
                 return Verdict(Role.SINK, f"it is looked for in a {sink}'s text", call)
             return Verdict(Role.COMPARED, "it is looked for in another text", call)
-        if (
-            name == "join"
-            and isinstance(call.func, cst.Attribute)
-            and isinstance(call.func.value, cst.SimpleString)
-        ):
+        if name == "join" and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.SimpleString):
             return self._value(call, sink, depth + 1)
         if name == "format" and isinstance(call.func, cst.Attribute):
             return self._value(call.func.value, sink, depth + 1)
@@ -428,12 +449,8 @@ class Roles:
 
     def _keyword_argument(self, call: cst.Call, keyword: str, name: str, sink: str, depth: int) -> Verdict:
         if self._says(keyword, sink):
-            return Verdict(
-                Role.SINK, f"it is the {'location' if keyword == 'map_location' else keyword} argument"
-            )
-        if keyword in {"default", "default_factory", "choices", "iterable"} or (
-            keyword == "type" and name == "option"
-        ):
+            return Verdict(Role.SINK, f"it is the {'location' if keyword == 'map_location' else keyword} argument")
+        if keyword in {"default", "default_factory", "choices", "iterable"} or (keyword == "type" and name == "option"):
             return self._value(call, sink, depth + 1)
         if keyword == "type" and self._names.resolve(call.func) == "torch.device":
             return Verdict(Role.SINK, "torch.device takes it")
@@ -451,9 +468,7 @@ class Roles:
         absl = _last(call.func).startswith("DEFINE_")
         if keyword in _HELP or (absl and positional >= (3 if "enum" in _last(call.func) else 2)):
             return Verdict(Role.WORDS, "it is a help text")
-        if positional == 0 or (
-            keyword is None and not absl and _last(call.func) not in {"Option", "Argument"}
-        ):
+        if positional == 0 or (keyword is None and not absl and _last(call.func) not in {"Option", "Argument"}):
             return Verdict(Role.NAME, "it is an option's name")
         if keyword in {"dest", "action", "nargs", "metavar"}:
             return Verdict(Role.NAME, "it is an option's setting")
@@ -501,12 +516,7 @@ class Roles:
         scope = self._names.scope_at(target)
         if isinstance(parent, cst.Param):
             function = self._tree.enclosing(parent, cst.FunctionDef, cst.Lambda)
-            bindings = [
-                b
-                for s in self._names.scopes()
-                if s.node is function
-                for b in s.bindings.get(target.value, [])
-            ]
+            bindings = [b for s in self._names.scopes() if s.node is function for b in s.bindings.get(target.value, [])]
         else:
             bindings = scope.lookup(target.value)
         if not bindings:
@@ -556,22 +566,14 @@ def _last(function: cst.BaseExpression) -> str:
 
 def _texts(call: cst.Call) -> list[str]:
     """The positional string arguments of a call."""
-    values = [
-        a.value.evaluated_value
-        for a in call.args
-        if a.keyword is None and isinstance(a.value, cst.SimpleString)
-    ]
+    values = [a.value.evaluated_value for a in call.args if a.keyword is None and isinstance(a.value, cst.SimpleString)]
     return [value for value in values if isinstance(value, str)]
 
 
 def call_keyword_text(call: cst.Call, keyword: str) -> str | None:
     """The text of a keyword argument that is a plain string."""
     for arg in call.args:
-        if (
-            arg.keyword is not None
-            and arg.keyword.value == keyword
-            and isinstance(arg.value, cst.SimpleString)
-        ):
+        if arg.keyword is not None and arg.keyword.value == keyword and isinstance(arg.value, cst.SimpleString):
             text = arg.value.evaluated_value
             return text if isinstance(text, str) else None
     return None

@@ -34,9 +34,7 @@ class Source:
         try:
             body = text.encode(self.encoding)
         except UnicodeEncodeError as error:
-            raise SourceError(
-                f"the result has characters that {self.encoding} cannot encode: {error}"
-            ) from error
+            raise SourceError(f"the result has characters that {self.encoding} cannot encode: {error}") from error
         return codecs.BOM_UTF8 + body if self.bom else body
 
     @cached_property

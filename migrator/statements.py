@@ -107,12 +107,12 @@ def _split(match: Import, statement: cst.ImportFrom, targets: dict[cst.CSTNode, 
     for index, alias in enumerate(aliases):
         if alias not in targets:
             continue
-        first, last = file.tree.span(alias)
+        begin, stop = file.tree.span(alias)
         if alias is not aliases[-1] and any(later in kept for later in aliases[index + 1 :]):
-            last = file.tree.span(aliases[index + 1])[0]
+            stop = file.tree.span(aliases[index + 1])[0]
         else:
-            first = file.tree.span(aliases[index - 1])[1]
-        edits.append(Edit(first, last, ""))
+            begin = file.tree.span(aliases[index - 1])[1]
+        edits.append(Edit(begin, stop, ""))
     return [*edits, Edit(end, end, joined(file, start, ["", *new]))]
 
 
@@ -210,14 +210,13 @@ def first_line_edit(match: Match, handler: cst.ExceptHandler, lines: list[str]) 
     return Edit(start, start, "".join(f"{line}{file.source.newline}{indent}" for line in shown))
 
 
-def rename_imported(match: Import, names: Mapping[str, str]) -> Fix | None:
-    """Import another name of the same module, under the local name that its uses will have."""
-    from migrator.rule import Fix
-
-    edits, shown = [], []
+def rename_imported(match: Import, names: Mapping[str, str]) -> tuple[list[Edit], list[str]]:
+    """Edits that import another name of the same module, and what they rename."""
+    edits: list[Edit] = []
+    shown: list[str] = []
     for binding in match.bindings:
         alias, new = binding.node, names.get(binding.qualified or "")
         if isinstance(alias, cst.ImportAlias) and new is not None:
             edits.append(match.replace(alias.name, new.rpartition(".")[2]))
             shown.append(f"{binding.qualified} → {new}")
-    return Fix(edits, ", ".join(shown)) if edits else None
+    return edits, shown

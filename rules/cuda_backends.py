@@ -6,6 +6,8 @@ Reduced float32 precision is called HF32 on an NPU: `allow_tf32` for matrix prod
 nothing on an NPU: it is reported and left, since removing a line is for a person to decide.
 """
 
+import libcst as cst
+
 from migrator.rule import INFO, SAFE, Example, Fix, Name, Report, Rule, rename_or_report
 
 rule = Rule(
@@ -21,10 +23,16 @@ rule = Rule(
             "import torch\nimport torch_npu\ntorch.npu.matmul.allow_hf32 = True\n",
         ),
         Example.reported("from torch.backends import cudnn\ncudnn.benchmark = True\n", "benchmark"),
+        Example.reported("import torch\nf([torch.backends.cudnn.allow_tf32])\n", "beside other cuDNN settings"),
     ],
 )
 
 
 @rule.on_name("torch.backends.cudnn.*", "torch.backends.cuda.*", "torch.backends.cusparselt.*")
 def setting(match: Name) -> Fix | Report | None:
+    if isinstance(match.parent(), cst.Element):
+        return Report(
+            f"{match.qualified} is read beside other cuDNN settings, which mean nothing on an NPU",
+            "Keep this code away from the NPU, or pass it the settings that it needs.",
+        )
     return rename_or_report(match)

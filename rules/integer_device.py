@@ -51,6 +51,8 @@ def _answer(match: Match, value: cst.BaseExpression) -> Fix | Report | None:
     npu, target = match.file.target.device, match.file.target
     if is_integer(match.file, value):
         if target.at_least("2.5.1"):
+            if isinstance(value, cst.Call):
+                return None
             message = f"device {text} is an integer: the current accelerator, which is the NPU from torch_npu 2.5.1 on"
             return Report(message, f'Nothing to do; f"{npu}:{{…}}" says it more plainly and also works before.', INFO, value)
         return Fix([_device_text(match, value, text, npu)], f"device {text} → {npu}", node=value)

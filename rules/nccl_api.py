@@ -5,6 +5,7 @@ options have no public counterpart.
 """
 
 from migrator.rule import SAFE, Example, FileMatch, Fix, Import, Name, Report, Rule
+from migrator.statements import rename_imported
 
 rule = Rule(
     id="NPU502",
@@ -16,6 +17,10 @@ rule = Rule(
         Example(
             "import torch.distributed as dist\nimport torch_npu\nif dist.is_nccl_available():\n    b = dist.Backend.NCCL\n",
             "import torch.distributed as dist\nimport torch_npu\nif dist.is_hccl_available():\n    b = dist.Backend.HCCL\n",
+        ),
+        Example(
+            "from torch.distributed import is_nccl_available\nimport torch_npu\nok = is_nccl_available()\n",
+            "from torch.distributed import is_hccl_available\nimport torch_npu\nok = is_hccl_available()\n",
         ),
         Example.reported("import torch.distributed as dist\no = dist.ProcessGroupNCCL.Options()\n", "ProcessGroupNCCL"),
         Example.reported("from x.pynccl import PyNcclCommunicator\n", "PyNcclCommunicator"),
@@ -47,7 +52,8 @@ def process_group(match: Name) -> Report:
 
 @rule.on_import(*RENAMED)
 def rename_import(match: Import) -> Fix | None:
-    return match.rename_imported(RENAMED)
+    edits, shown = rename_imported(match, RENAMED)
+    return Fix(edits, ", ".join(shown)) if edits else None
 
 
 @rule.on_file("nccl")
