@@ -59,7 +59,7 @@ def load(first_path: Path, overrides: Mapping[str, Any], formats: Sequence[str])
 
     `overrides` has values by field name; None and empty ones say nothing.  Raises ConfigError.
     """
-    file, table, text = _find(first_path.absolute())
+    file, table, text = _find(first_path.resolve())
     values = _checked(file, table, text, formats) if file else {}
     for name, value in overrides.items():
         if name in ADDITIVE:

@@ -31,6 +31,12 @@ def unified(path: str, before: bytes, after: bytes, *, new_file: bool = False) -
     return b"".join(pieces)
 
 
+def body(before: bytes, after: bytes) -> bytes:
+    """The lines of a small text with a mark in front of each: kept, removed or added; no headers."""
+    old, new = _lines(before), _lines(after)
+    return b"".join(_changes(old, new, SequenceMatcher(None, old, new).get_opcodes()))
+
+
 def colourise(diff: bytes) -> bytes:
     """The same diff with ANSI colours for a terminal."""
     pieces = []
@@ -57,12 +63,18 @@ def _hunks(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[bytes]:
         old_range = _range(group[0][1], group[-1][2])
         new_range = _range(group[0][3], group[-1][4])
         yield b"@@ -%b +%b @@\n" % (old_range, new_range)
-        for tag, i1, i2, j1, j2 in group:
-            if tag == "equal":
-                yield from (_marked(b" ", line) for line in old[i1:i2])
-            else:
-                yield from (_marked(b"-", line) for line in old[i1:i2])
-                yield from (_marked(b"+", line) for line in new[j1:j2])
+        yield from _changes(old, new, group)
+
+
+def _changes(
+    old: Sequence[bytes], new: Sequence[bytes], opcodes: Sequence[tuple[str, int, int, int, int]]
+) -> Iterator[bytes]:
+    for tag, i1, i2, j1, j2 in opcodes:
+        if tag == "equal":
+            yield from (_marked(b" ", line) for line in old[i1:i2])
+        else:
+            yield from (_marked(b"-", line) for line in old[i1:i2])
+            yield from (_marked(b"+", line) for line in new[j1:j2])
 
 
 def _range(start: int, stop: int) -> bytes:

@@ -23,7 +23,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from migrator import engine, faults
@@ -38,64 +38,89 @@ SERIAL_BELOW = 20
 """Fewer candidates than this are not worth several processes."""
 _CHUNK_BYTES = 64_000  # about a fifth of a second of work: a worker's message must not cost more than its work
 
-_Answers = Generator[tuple[int, FileResult], None, None]
+Answers = Generator[tuple[int, FileResult], None, None]
 Progress = Callable[[int, int], None]
 """Called with the number of files done and of all candidates."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One candidate on its way to a worker.  `module_path` is posix below the root that imports count from."""
+    """One candidate on its way to a worker.
+
+    index        of the file among all files
+    display      its path in the results
+    module_path  posix, below the folder that imports count from
+    """
 
     index: int
     raw: bytes
+    display: str
     module_path: str
     settings: Settings
 
 
-def migrate_files(
+@dataclass(frozen=True)
+class Reading:
+    """What was read: the candidates, the results of all other files, and the facts about the whole."""
+
+    items: list[Item] = field(default_factory=list)
+    results: dict[int, FileResult] = field(default_factory=dict)
+    project: Project = field(default_factory=Project.empty)
+
+
+def read_files(
     files: Sequence[Found],
     settings: Callable[[Found], Settings],
+    reader: Callable[[Path], bytes] = Path.read_bytes,
+) -> Reading:
+    """Read every file once.  `settings` may differ by file (per-file ignores)."""
+    items: list[Item] = []
+    results: dict[int, FileResult] = {}
+
+    def read() -> Iterator[tuple[str, bytes]]:
+        for index, (file, name) in enumerate(zip(files, _module_paths(files), strict=True)):
+            chosen = settings(file)
+            raw = _read(file, chosen, reader)
+            if isinstance(raw, FileResult):
+                results[index] = raw
+                continue
+            candidate = engine.is_candidate(raw, chosen)
+            if candidate:
+                items.append(Item(index, raw, file.display, name, chosen))
+            else:
+                results[index] = FileResult(file.display, Status.UNCHANGED, before=raw)
+            # A module without torch has no facts but its name.
+            yield name, raw if candidate or b"torch" in raw else b""
+
+    project = Project.scan(read())
+    return Reading(items, results, project)
+
+
+def migrate_files(
+    reading: Reading,
     *,
     jobs: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> list[FileResult]:
-    """What would become of each file, in the order given.  Nothing is written.
-
-    `settings` may differ by file (per-file ignores).  `jobs`: local processes, 1 for none, None for one per
-    processor.  An `executor` given by the caller is used as it is and left open.
-    """
-    names = _module_paths([file.path for file in files])
-    results: list[FileResult | None] = [None] * len(files)
-    items: list[Item] = []
-
-    def read() -> Iterator[tuple[str, bytes]]:
-        for index, (file, name) in enumerate(zip(files, names, strict=True)):
-            chosen = settings(file)
-            read = _read(file, chosen)
-            if isinstance(read, FileResult):
-                results[index] = read
-                continue
-            candidate = engine.is_candidate(read, chosen)
-            if candidate:
-                items.append(Item(index, read, name, chosen))
-            else:
-                results[index] = FileResult(file.display, Status.UNCHANGED, before=read)
-            # A module without torch has no facts but its name.
-            yield name, read if candidate or b"torch" in read else b""
-
-    project = Project.scan(read())
-    with closing(_answers(items, project, jobs, executor)) as answers:
+    """What would become of each file, in the order read.  Nothing is written.  See `migrate_items`."""
+    results = dict(reading.results)
+    with closing(migrate_items(reading.items, reading.project, jobs=jobs, executor=executor)) as answers:
         for done, (index, result) in enumerate(answers, 1):
-            results[index] = replace(result, path=files[index].display)
+            results[index] = result
             if progress:
-                progress(done, len(items))
-    return [result for result in results if result is not None]
+                progress(done, len(reading.items))
+    return [results[index] for index in sorted(results)]
 
 
-def _answers(items: Sequence[Item], project: Project, jobs: int | None, executor: Executor | None) -> _Answers:
-    """The results, by index, as they come."""
+def migrate_items(
+    items: Sequence[Item], project: Project, *, jobs: int | None = None, executor: Executor | None = None
+) -> Answers:
+    """The results, by index, as they come; close the generator to end its workers.
+
+    `jobs`: local processes, 1 for none, None for one per processor.  An `executor` given by the caller is
+    used as it is and left open.
+    """
     if executor is not None:
         return _elsewhere(items, project, executor)
     if jobs == 1 or not items:
@@ -103,17 +128,17 @@ def _answers(items: Sequence[Item], project: Project, jobs: int | None, executor
     return _local(items, project, jobs)
 
 
-def _read(file: Found, settings: Settings) -> bytes | FileResult:
+def _read(file: Found, settings: Settings, reader: Callable[[Path], bytes]) -> bytes | FileResult:
     """The file's bytes, or its result if there is nothing to migrate in them."""
     try:
-        raw = file.path.read_bytes()
+        raw = reader(file.path)
     except OSError as error:
         fault = faults.UNREADABLE.at(f"cannot be read: {error.strerror or error}")
         return FileResult(file.display, Status.FAILED, (fault,), error=fault.message)
-    return raw if (refused := refuse(file.display, raw, settings)) is None else refused
+    return _refused(file.display, raw, settings) or raw
 
 
-def refuse(path: str, raw: bytes, settings: Settings) -> FileResult | None:
+def _refused(path: str, raw: bytes, settings: Settings) -> FileResult | None:
     """The result for bytes that are no source code to work on; None if they are."""
     if b"\0" not in raw and len(raw) <= MAX_BYTES:
         return None
@@ -128,14 +153,14 @@ def refuse(path: str, raw: bytes, settings: Settings) -> FileResult | None:
     return FileResult(path, Status.SKIPPED, (fault,), raw, error=fault.message)
 
 
-def _module_paths(paths: Sequence[Path]) -> list[str]:
+def _module_paths(files: Sequence[Found]) -> list[str]:
     """Posix paths below the folder that absolute imports count from, as far as the file tree shows it."""
-    if not paths:
+    if not files:
         return []
-    base = Path(os.path.commonpath([path.parent for path in paths]))
+    base = Path(os.path.commonpath([file.root for file in files]))
     while (base / "__init__.py").exists() and base != base.parent:
         base = base.parent
-    return [path.relative_to(base).as_posix() for path in paths]
+    return [file.path.relative_to(base).as_posix() for file in files]
 
 
 # --- the work of one process ------------------------------------------------------------------------------
@@ -149,10 +174,11 @@ def _work(chunk: Sequence[Item], project: Project | None = None) -> list[tuple[i
 
 def _migrate(item: Item, project: Project) -> FileResult:
     try:
-        return engine.migrate(item.raw, item.module_path, item.settings, project)
+        result = engine.migrate(item.raw, item.module_path, item.settings, project)
+        return replace(result, path=item.display)
     except Exception as error:  # a bug, but one that must not cost the other files
         fault = faults.RULE_CRASHED.at(f"internal error: {type(error).__name__}: {error}")
-        return FileResult(item.module_path, Status.FAILED, (fault,), item.raw, error=fault.message)
+        return FileResult(item.display, Status.FAILED, (fault,), item.raw, error=fault.message)
 
 
 _project = Project.empty()
@@ -176,7 +202,7 @@ def _die_with_parent() -> None:
 # --- many processes ---------------------------------------------------------------------------------------
 
 
-def _local(items: Sequence[Item], project: Project, jobs: int | None) -> _Answers:
+def _local(items: Sequence[Item], project: Project, jobs: int | None) -> Answers:
     """Local processes.  For a few files one is enough; it still keeps a crash of the parser away from us.
 
     When a worker dies, the pool with everything in flight is lost.  What was in flight is done again one
@@ -220,7 +246,7 @@ def _local(items: Sequence[Item], project: Project, jobs: int | None) -> _Answer
                 child.join()
 
 
-def _elsewhere(items: Sequence[Item], project: Project, executor: Executor) -> _Answers:
+def _elsewhere(items: Sequence[Item], project: Project, executor: Executor) -> Answers:
     """The caller's executor: the project travels with the work; what fails there is only reported."""
     running: dict[Future[list[tuple[int, FileResult]]], list[Item]] = {}
     try:
@@ -240,7 +266,7 @@ def _elsewhere(items: Sequence[Item], project: Project, executor: Executor) -> _
 
 def _lost(item: Item, message: str) -> FileResult:
     fault = faults.WORKER_DIED.at(message)
-    return FileResult(item.module_path, Status.FAILED, (fault,), item.raw, error=fault.message)
+    return FileResult(item.display, Status.FAILED, (fault,), item.raw, error=fault.message)
 
 
 def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
@@ -273,14 +299,15 @@ def write(file: Found, result: FileResult) -> FileResult:
         return result
     try:
         if file.path.read_bytes() != result.before:
-            return _unwritten(result, "the file was changed by someone else in the meantime")
+            return unwritten(result, "the file was changed by someone else in the meantime")
         write_atomically(file.path, result.after)
     except OSError as error:
-        return _unwritten(result, f"cannot be written: {error.strerror or error}")
+        return unwritten(result, f"cannot be written: {error.strerror or error}")
     return result
 
 
-def _unwritten(result: FileResult, message: str) -> FileResult:
+def unwritten(result: FileResult, message: str) -> FileResult:
+    """The result of a file whose change could not be written after all."""
     fault = faults.UNWRITABLE.at(message)
     left = tuple(replace(diagnostic, fixed=False) for diagnostic in result.diagnostics)
     return replace(result, status=Status.FAILED, diagnostics=(fault, *left), after=None, error=message)
