@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from .dispatcher import implement, overload
+from .dispatcher import implement, is_out, overload
 from .kernels import Kernel, cpu_kernel
 from .references import REFERENCES
 
-# The wheel's own kernels do these on the host.
-_OWN_KERNELS = frozenset({"get_npu_format", "get_storage_size", "npu_change_data_ptr", "copy_memory_"})
-_ALLOCATION = frozenset({"empty_with_format", "unsafe_empty_with_format", "empty_with_swapped_memory"})
+# The wheel's own kernels do these on the host, or hand on to operators that have a reference.
+_OWN_KERNELS = frozenset(
+    {"empty_with_format", "empty_with_swapped_memory", "unsafe_empty_with_format"}
+    | {"copy_memory_", "get_npu_format", "get_storage_size", "npu_change_data_ptr"}
+    | {"dropout_with_byte_mask", "npu_ciou"}
+)
 
 
 def install(kernels: Iterable[str]) -> None:
@@ -26,16 +30,30 @@ def install(kernels: Iterable[str]) -> None:
             continue
         operator = overload(name)
         base = name[len("npu::") :].partition(".")[0]
-        if operator is None or base in _OWN_KERNELS | _ALLOCATION:
+        if operator is None or base in _OWN_KERNELS:
             continue
         implement(operator, _kernel(name, base, operator), "PrivateUse1")
 
 
 def _kernel(name: str, base: str, operator: torch._ops.OpOverload) -> Kernel:
-    reference = REFERENCES.get(name[len("npu::") :]) or REFERENCES.get(base)
+    reference = REFERENCES.get(name.removeprefix("npu::"))
+    if reference is not None:
+        return cpu_kernel(name, operator._schema, reference.function, reference.random)
+    reference = REFERENCES.get(base)
     if reference is None:
         return _refusal(name)
-    return cpu_kernel(name, operator._schema, reference.function, reference.random)
+    function = _into_out(reference.function) if is_out(operator) else reference.function
+    return cpu_kernel(name, operator._schema, function, reference.random)
+
+
+def _into_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The reference, with its result in the tensor `out`."""
+
+    def write(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
+        result = function(*args, **kwargs)
+        return out.resize_(result.shape).copy_(result)
+
+    return write
 
 
 def _refusal(name: str) -> Kernel:

@@ -13,29 +13,24 @@ from torch import Tensor
 
 Operator = Callable[..., Any]
 
+_NARROW = frozenset({torch.float16, torch.bfloat16})
 _WIDENED = frozenset({"_convolution", "convolution_backward", "convolution_overrideable"}) | frozenset(
     {"addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "mm", "mv"}
 )
 
 
 def widened(operator: torch._ops.OpOverload) -> Operator:
-    """The operator, with float16 and bfloat16 tensors computed in float32 if it is one of these."""
+    """The operator itself, or if it multiplies, one that takes narrow tensors and computes in float32."""
     if operator._schema.name.partition("::")[2] not in _WIDENED or operator._schema.is_mutable:
         return operator  # type: ignore[no-any-return]
 
     def in_float32(*args: Any, **kwargs: Any) -> Any:
-        narrow: torch.dtype | None = None
-
-        def widen(value: Any) -> Any:
-            nonlocal narrow
-            if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16):
-                narrow = value.dtype
-                return value.float()
-            return value
-
-        result = operator(*map(widen, args), **kwargs)
-        if narrow is None:
-            return result
+        types = {value.dtype for value in args if isinstance(value, Tensor)}
+        if len(types) != 1 or not types <= _NARROW:
+            return operator(*args, **kwargs)
+        wide = [value.float() if isinstance(value, Tensor) else value for value in args]
+        result = operator(*wide, **kwargs)
+        (narrow,) = types
         if isinstance(result, Tensor):
             return result.to(narrow)
         return tuple(value if value is None else value.to(narrow) for value in result)

@@ -1,8 +1,23 @@
 """CPU references for torch_npu's own operators.
 
-A reference is a plain function of CPU tensors, with the arguments of the operator's schema.
+A reference is a plain function of CPU tensors, with the arguments of the operator's schema. Where the
+operator has options without a reference, it raises NotImplementedError and says which.
 """
 
+# Each module registers its references.
+from . import (  # noqa: F401
+    activations,
+    attention,
+    detection,
+    dropout,
+    layout,
+    linear,
+    moe,
+    norms,
+    optimizers,
+    rotary,
+    softmax,
+)
 from .registry import REFERENCES, Reference
 
 __all__ = ["REFERENCES", "Reference"]
