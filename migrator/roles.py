@@ -269,6 +269,8 @@ class Roles:
             if node is parent.test:
                 return Verdict(Role.UNKNOWN, "it is only tested for truth")
             return self._value(parent, sink, depth + 1)
+        if isinstance(parent, cst.NamedExpr):
+            return self._first(self._goes_to(parent.target, sink, depth), self._value(parent, sink, depth + 1))
         if isinstance(parent, cst.BinaryOperation):
             return self._value(parent, sink, depth + 1)
         if isinstance(parent, climb) or isinstance(parent, (cst.List, cst.Tuple, cst.Set)):
@@ -422,6 +424,8 @@ class Roles:
                 return Verdict(Role.SINK, f"it is looked for in a {sink}'s text", call)
             return Verdict(Role.COMPARED, "it is looked for in another text", call)
         if name == "join" and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.SimpleString):
+            if call.func.value.evaluated_value == ":" and sink == "device":
+                return Verdict(Role.SINK, "it is joined with an index")
             return self._value(call, sink, depth + 1)
         if name == "format" and isinstance(call.func, cst.Attribute):
             return self._value(call.func.value, sink, depth + 1)
@@ -463,12 +467,13 @@ class Roles:
     def _option(self, call: cst.Call, arg: cst.Arg, sink: str) -> Verdict:
         """Options of argparse, click, typer, absl: the value by the option's name, its help text never."""
         keyword = arg.keyword.value if arg.keyword else None
-        names = [text.lstrip("-") for text in _texts(call)]
+        typer = _last(call.func) in {"Option", "Argument"}  # their first argument is the default
+        names = [text.lstrip("-") for text in _texts(call) if not typer or text.startswith("-")]
         positional = call.args.index(arg) if keyword is None else -1
         absl = _last(call.func).startswith("DEFINE_")
         if keyword in _HELP or (absl and positional >= (3 if "enum" in _last(call.func) else 2)):
             return Verdict(Role.WORDS, "it is a help text")
-        if positional == 0 or (keyword is None and not absl and _last(call.func) not in {"Option", "Argument"}):
+        if keyword is None and not typer and not (absl and positional):
             return Verdict(Role.NAME, "it is an option's name")
         if keyword in {"dest", "action", "nargs", "metavar"}:
             return Verdict(Role.NAME, "it is an option's setting")
