@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -76,7 +77,7 @@ def _stdin(paths: Sequence[str], options: Options) -> bytes | None:
         raise click.UsageError("--stdin-filename goes with neither --commit-per-rule nor --write-baseline")
     if not Path(name).name or Path(name).is_dir():
         raise click.UsageError(f"--stdin-filename must name a file, not {name!r}")
-    return click.get_binary_stream("stdin").read()
+    return sys.stdin.buffer.read()
 
 
 def _migrate(job: Job, paths: Sequence[str], options: Options, source: bytes | None = None) -> None:
@@ -85,7 +86,7 @@ def _migrate(job: Job, paths: Sequence[str], options: Options, source: bytes | N
 
     present.note_skipped(job, paths, options)
     with progress_bar(not (options.quiet or options.check)) as progress:
-        job.migrate(progress, Path.read_bytes if source is None else lambda _: source)
+        job.migrate(progress, source)
     if job.config.baseline:
         path = Path(job.config.baseline)
         job.apply_baseline(Baseline.load(path), path.resolve().parent)
@@ -206,7 +207,7 @@ class Cli(click.Group):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "PATH... [OPTIONS]")
-        formatter.write_usage(ctx.command_path, "COMMAND ...")
+        formatter.write_usage(ctx.command_path, "COMMAND ...", prefix="   or: ")
         with click.Context(main_job, info_name=ctx.info_name) as job_context:
             main_job.format_help_text(job_context, formatter)
             main_job.format_options(job_context, formatter)

@@ -71,16 +71,19 @@ class Reading:
 def read_files(
     files: Sequence[Found],
     settings: Callable[[Found], Settings],
-    reader: Callable[[Path], bytes] = Path.read_bytes,
+    source: bytes | None = None,
 ) -> Reading:
-    """Read every file once.  `settings` may differ by file (per-file ignores)."""
+    """Read every file once.
+
+    `settings` may differ by file (per-file ignores); `source` stands in for the content of the files.
+    """
     items: list[Item] = []
     results: dict[int, FileResult] = {}
 
     def read() -> Iterator[tuple[str, bytes]]:
         for index, (file, name) in enumerate(zip(files, _module_paths(files), strict=True)):
             chosen = settings(file)
-            raw = _read(file, chosen, reader)
+            raw = _read(file, chosen, source)
             if isinstance(raw, FileResult):
                 results[index] = raw
                 continue
@@ -128,10 +131,10 @@ def migrate_items(
     return _local(items, project, jobs)
 
 
-def _read(file: Found, settings: Settings, reader: Callable[[Path], bytes]) -> bytes | FileResult:
+def _read(file: Found, settings: Settings, source: bytes | None) -> bytes | FileResult:
     """The file's bytes, or its result if there is nothing to migrate in them."""
     try:
-        raw = reader(file.path)
+        raw = file.path.read_bytes() if source is None else source
     except OSError as error:
         fault = faults.UNREADABLE.at(f"cannot be read: {error.strerror or error}")
         return FileResult(file.display, Status.FAILED, (fault,), error=fault.message)

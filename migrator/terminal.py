@@ -7,9 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
-
-import click
+from typing import Literal, TextIO
 
 from migrator.report.meta import printable
 
@@ -18,12 +16,16 @@ Stream = Literal["stdout", "stderr"]
 
 def emit(stream: Stream, text: str | bytes) -> None:
     """Write text (as UTF-8) or bytes; when nobody reads any more (`| head`), be quiet."""
-    output = click.get_binary_stream(stream)
+    output = _text_stream(stream).buffer
     try:
         output.write(text.encode() if isinstance(text, str) else text)
         output.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+
+
+def _text_stream(stream: Stream) -> TextIO:
+    return sys.stdout if stream == "stdout" else sys.stderr
 
 
 def say(message: str) -> None:
@@ -34,7 +36,7 @@ def say(message: str) -> None:
 def is_coloured(stream: Stream, wanted: bool) -> bool:
     """Whether colours are wanted (--no-color, NO_COLOR) and the stream is a terminal that has them."""
     allowed = wanted and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return allowed and click.get_text_stream(stream).isatty()
+    return allowed and _text_stream(stream).isatty()
 
 
 @contextmanager
