@@ -100,4 +100,4 @@ def _quote(name: str) -> bytes:
 
 def _ended(name: bytes) -> bytes:
     """A name with a space gets a tab behind it, which tells git (and patch) where the name ends."""
-    return name + b"\t" if b" " in name and not name.startswith(b'"') else name
+    return name + b"\t" if b" " in name else name

@@ -248,13 +248,23 @@ class Baseline:
 
 def _left(result: FileResult, path: str) -> list[tuple[int, tuple[str, str, str]]]:
     """The findings that are left for a person, as (index, baseline key)."""
-    if result.status in (Status.FAILED, Status.SKIPPED):
+    left = [(index, found) for index, found in enumerate(result.diagnostics) if not found.fixed]
+    if not left or result.status in (Status.FAILED, Status.SKIPPED):
         return []
-    lines = _NEWLINES.split(result.before or b"")
-    keys = []
-    for index, found in enumerate(result.diagnostics):
-        if not found.fixed:
-            line = lines[found.line - 1] if found.line <= len(lines) else b""
-            text = b" ".join(line.split()).decode("utf-8", "backslashreplace")
-            keys.append((index, (path, found.rule, text)))
-    return keys
+    texts = _settled_lines(result)
+    return [(index, (path, found.rule, texts[min(found.line, len(texts)) - 1])) for index, found in left]
+
+
+def _settled_lines(result: FileResult) -> list[str]:
+    """The text of each line of the file before the change, as it will be after the change.
+
+    So a finding has one text before its line's other findings are fixed, and after.
+    """
+    before = _NEWLINES.split(result.before or b"")
+    settled = list(before)
+    if result.after is not None:
+        after = _NEWLINES.split(result.after)
+        for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, before, after).get_opcodes():
+            if tag == "replace" and i2 - i1 == j2 - j1:
+                settled[i1:i2] = after[j1:j2]
+    return [b" ".join(line.split()).decode("utf-8", "backslashreplace") for line in settled]
