@@ -14,7 +14,7 @@ from functools import cache
 
 import libcst as cst
 
-from migrator import faults, registry
+from migrator import faults, gate, registry
 from migrator.context import FileContext
 from migrator.edits import Edit, OffsetMap, apply, select_non_overlapping
 from migrator.guards import ported_branch
@@ -54,6 +54,11 @@ class Finding:
         return isinstance(self.outcome, Fix) and (
             self.applicability is Applicability.SAFE or (unsafe and self.applicability is Applicability.UNSAFE)
         )
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """The edits of its fix."""
+        return self.outcome.edits if isinstance(self.outcome, Fix) else ()
 
     @property
     def applicability(self) -> Applicability:
@@ -113,7 +118,7 @@ class _Migration:
         self.registry = registry.load(settings.rules_dirs)
         self.suppressions = Suppressions.parse(source.text)
         self.used: set[tuple[str, str, int]] = set()
-        self.fixed: list[Diagnostic] = []
+        self.settled: list[Diagnostic] = []
         self.offsets = OffsetMap()
 
     def run(self) -> FileResult:
@@ -123,7 +128,7 @@ class _Migration:
             left, again = self._round()
             if not again:
                 break
-        diagnostics = [*self.fixed, *left, *self.suppressions.faults(self.used)]
+        diagnostics = [*self.settled, *left, *self.suppressions.faults(self.used)]
         diagnostics.sort(key=lambda d: (d.line, d.column, d.rule, d.message))
         after = self.original.encode(self.source.text)
         if after == self.raw:
@@ -136,13 +141,10 @@ class _Migration:
         file = FileContext(self.source, self.path, self.settings.target, self.project)
         findings = list(self._wanted(file, self._collect(file)))
         applied = [f for f in findings if f.applies(self.settings.unsafe)]
-        taken, flags = select_non_overlapping([f.outcome.edits for f in applied if isinstance(f.outcome, Fix)])
+        taken, flags = select_non_overlapping([f.edits for f in applied])
         made = [f for f, flag in zip(applied, flags, strict=True) if flag]
-        for change in self._wanted(file, self._on_change(file, made)) if made else ():
-            if change.applies(self.settings.unsafe) and isinstance(change.outcome, Fix):
-                taken.extend(edit for edit in change.outcome.edits if edit not in taken)
-                made.append(change)
-        self.fixed += [self._diagnostic(file, f, fixed=True) for f in made]
+        made, taken = self._passing(file, made)
+        self.settled += [self._diagnostic(file, f, fixed=True) for f in made]
         done = {id(f) for f in made}
         waiting = {id(f) for f, flag in zip(applied, flags, strict=True) if not flag}
         left = [self._diagnostic(file, f, fixed=False) for f in findings if id(f) not in done]
@@ -150,6 +152,26 @@ class _Migration:
             self.source = replace(self.source, text=apply(self.source.text, taken))
             self.offsets = self.offsets.then(taken)
         return left, bool(waiting)
+
+    def _passing(self, file: FileContext, made: list[Finding]) -> tuple[list[Finding], list[Edit]]:
+        """The fixes that write only names that exist, what follows from them, and the edits of both."""
+        while made:
+            following = [f for f in self._wanted(file, self._on_change(file, made)) if f.applies(self.settings.unsafe)]
+            taken = sorted({edit for finding in (*made, *following) for edit in finding.edits})
+            after, shift, wrong = apply(self.source.text, taken), 0, {}
+            for edit in taken:
+                if problem := gate.invented(file, after, edit.start + shift, edit, taken):
+                    wrong[edit] = problem
+                shift += len(edit.text) - (edit.end - edit.start)
+            withdrawn = [(f, edit) for f in made for edit in f.edits if edit in wrong]
+            if not withdrawn:
+                return [*made, *following], taken
+            for finding, edit in withdrawn:
+                line, column = self.original.position(self.offsets.back(file.tree.span(finding.node)[0]))
+                message = f"rule {finding.rule.id} was withdrawn: {wrong[edit]}"
+                self.settled.append(faults.INVENTED_NAME.at(message, line, column, "Ask `npu-migrate api NAME`."))
+            made = [f for f in made if not any(edit in wrong for edit in f.edits)]
+        return [], []
 
     def _wanted(self, file: FileContext, findings: Iterator[Finding]) -> Iterator[Finding]:
         """Leave out what is not selected or is silenced by a comment."""

@@ -116,6 +116,15 @@ WORKER_DIED = Fault(
     "The operating system ended the worker process at this file, most often for lack of memory. The file was "
     "left as it was. Try `--jobs 1`, or leave the file out with `--exclude`.",
 )
+INVENTED_NAME = Fault(
+    "NPU011",
+    "invented-name",
+    "A rule wrote a name that does not exist",
+    Severity.ERROR,
+    "The fix would have written a torch_npu name that the target version does not have, or one that is not "
+    "imported there. It was withdrawn, and the code left as it was. For a built-in rule this is a bug: please "
+    "report it. For a rule of your own, check the name with `npu-migrate api NAME`.",
+)
 
 ALL = (
     UNPARSABLE,
@@ -128,4 +137,5 @@ ALL = (
     UNUSED_IGNORE,
     UNWRITABLE,
     WORKER_DIED,
+    INVENTED_NAME,
 )
