@@ -32,7 +32,7 @@ PLAIN = {
 @rule.on_name(*PLAIN)
 def ask_torch_npu(match: Name) -> Fix | Report | None:
     new, arguments = PLAIN[match.qualified]
-    if match.call is None or len(match.call.node.args) != arguments:
+    if match.call is not None and len(match.call.node.args) != arguments:
         return None
     if not match.file.target.has(new):
         return Report(f"{match.qualified} means CUDA, and {new} does not exist here", "Pass the device type.")

@@ -1,4 +1,4 @@
-"""Settings of torch.backends.cuda and torch.backends.cudnn.
+"""Settings of torch.backends.cuda, torch.backends.cudnn and inductor's CUDA side.
 
 Reduced float32 precision is called HF32 on an NPU: `allow_tf32` for matrix products becomes
 `torch.npu.matmul.allow_hf32` (off by default, as TF32 is), for cuDNN convolutions
@@ -29,6 +29,7 @@ rule = Rule(
 
 
 @rule.on_name("torch.backends.cudnn.*", "torch.backends.cuda.*", "torch.backends.cusparselt.*")
+@rule.on_name("torch._inductor.config.cuda.*", "torch._inductor.config.triton.cudagraphs", words=("_inductor",))
 def setting(match: Name) -> Fix | Report | None:
     if isinstance(match.parent(), cst.Element):
         return Report(
