@@ -85,7 +85,7 @@ def _migrate(job: Job, paths: Sequence[str], options: Options, source: bytes | N
     from migrator.suppress import Baseline
 
     present.note_skipped(job, paths, options)
-    with progress_bar(not (options.quiet or options.check)) as progress:
+    with progress_bar(not (options.quiet or options.check), options.color) as progress:
         job.migrate(progress, source)
     if job.config.baseline:
         path = Path(job.config.baseline)

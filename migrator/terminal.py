@@ -40,7 +40,7 @@ def is_coloured(stream: Stream, wanted: bool) -> bool:
 
 
 @contextmanager
-def progress_bar(shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+def progress_bar(shown: bool, color: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Gives a function (done, total) that draws a bar on stderr; None if that is no terminal."""
     if not shown or not sys.stderr.isatty():
         yield None
@@ -49,7 +49,9 @@ def progress_bar(shown: bool) -> Iterator[Callable[[int, int], None] | None]:
     from rich.progress import Progress
 
     # Refreshed by hand: a refreshing thread and forked workers do not go together.
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+    with Progress(
+        console=Console(stderr=True, no_color=not is_coloured("stderr", color)), transient=True, auto_refresh=False
+    ) as bar:
         task = bar.add_task("Migrating", total=None)
         drawn = 0.0
 
