@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,7 @@ def _rewrite_from(match: Import, statement: cst.ImportFrom) -> tuple[Moved, list
         moved.edits.append(match.replace(statement.module, parents.pop()))
         moved.edits += [edit for alias, move in targets.items() if (edit := _alias_edit(match, alias, move))]
     else:
-        moved.edits += _split(match, statement, targets)
+        moved.edits += split_import(match, statement, targets)
     return moved, stays
 
 
@@ -90,30 +91,34 @@ def _as(name: str, local: str) -> str:
     return name if name == local else f"{name} as {local}"
 
 
-def _split(match: Import, statement: cst.ImportFrom, targets: dict[cst.CSTNode, moves.Move]) -> list[Edit]:
+def split_import(match: Import, statement: cst.ImportFrom, targets: Mapping[cst.CSTNode, moves.Move]) -> list[Edit]:
     """Take the moved names out of the statement and import them in statements of their own behind it."""
     assert not isinstance(statement.names, cst.ImportStar)
-    aliases, file = list(statement.names), match.file
+    file = match.file
     by_module: dict[str, list[str]] = defaultdict(list)
     for move in targets.values():
         package, _, last = move.module.rpartition(".")
         by_module[package].append(_as(last, move.local))
     new = [f"from {package} import {', '.join(names)}" for package, names in by_module.items()]
     start, end = file.tree.span(statement)
-    if all(alias in targets for alias in aliases):
+    if all(alias in targets for alias in statement.names):
         return [Edit(start, end, joined(file, start, new))]
-    edits: list[Edit] = []
-    kept = [alias for alias in aliases if alias not in targets]
-    for index, alias in enumerate(aliases):
-        if alias not in targets:
+    return [*_taken_out(file, statement.names, targets), Edit(end, end, joined(file, start, ["", *new]))]
+
+
+def _taken_out(file: FileContext, names: Sequence[cst.ImportAlias], leaving: Container[cst.CSTNode]) -> list[Edit]:
+    """Edits that take some names, but not all, out of an import statement."""
+    edits = []
+    for index, alias in enumerate(names):
+        if alias not in leaving:
             continue
-        begin, stop = file.tree.span(alias)
-        if alias is not aliases[-1] and any(later in kept for later in aliases[index + 1 :]):
-            stop = file.tree.span(aliases[index + 1])[0]
+        start, end = file.tree.span(alias)
+        if any(later not in leaving for later in names[index + 1 :]):
+            end = file.tree.span(names[index + 1])[0]
         else:
-            begin = file.tree.span(aliases[index - 1])[1]
-        edits.append(Edit(begin, stop, ""))
-    return [*edits, Edit(end, end, joined(file, start, ["", *new]))]
+            start = file.tree.span(names[index - 1])[1]
+        edits.append(Edit(start, end, ""))
+    return edits
 
 
 def joined(file: FileContext, start: int, statements: list[str]) -> str:
@@ -220,3 +225,54 @@ def rename_imported(match: Import, names: Mapping[str, str]) -> tuple[list[Edit]
             edits.append(match.replace(alias.name, new.rpartition(".")[2]))
             shown.append(f"{binding.qualified} → {new}")
     return edits, shown
+
+
+_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+_AVAILABLE = re.compile(r"(?<!cuda\.is_)available|find_spec|installed|\bha(s|ve)_", re.IGNORECASE)
+
+
+def falls_back(file: FileContext, node: cst.CSTNode) -> bool:
+    """Whether an import may fail here: a `try:` passes over it, or a test for the package stands before it."""
+    child = node
+    for parent in file.tree.ancestors(node):
+        if isinstance(parent, cst.Try) and child is parent.body:
+            if any(_passes_over(file, handler) for handler in parent.handlers):
+                return True
+        elif isinstance(parent, cst.If) and child is parent.body:
+            if _AVAILABLE.search(file.tree.text(parent.test)):
+                return True
+        elif isinstance(parent, cst.FunctionDef):
+            return False
+        child = parent
+    return False
+
+
+def _passes_over(file: FileContext, handler: cst.ExceptHandler) -> bool:
+    caught = [] if handler.type is None else list(file.tree.text(handler.type).strip("()").split(","))
+    catches = handler.type is None or any(name.strip().rpartition(".")[2] in _IMPORT_ERRORS for name in caught)
+    return catches and not any(handler in file.tree.ancestors(raised) for raised in file.tree.all(cst.Raise))
+
+
+def drop_imported(file: FileContext, aliases: Sequence[cst.CSTNode]) -> list[Edit]:
+    """Edits that take names out of one import statement, and the statement's line with the last of them."""
+    statement = file.tree.parents[aliases[0]]
+    assert isinstance(statement, (cst.Import, cst.ImportFrom)) and not isinstance(statement.names, cst.ImportStar)
+    if all(alias in aliases for alias in statement.names):
+        return [_without(file, statement)]
+    return _taken_out(file, statement.names, aliases)
+
+
+def _without(file: FileContext, statement: cst.CSTNode) -> Edit:
+    """Delete a statement: its line where it has one of its own and is not all of a block, else `pass`."""
+    start, end = file.tree.span(statement)
+    line = file.tree.parents[statement]
+    block = file.tree.parents.get(line)
+    alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+    if not alone or (isinstance(block, cst.IndentedBlock) and len(block.body) == 1):
+        return Edit(start, end, "pass")
+    text = file.source.text
+    first = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
+    while end < len(text) and text[end] not in "\r\n":
+        end += 1
+    end += 2 if text.startswith("\r\n", end) else 1 if end < len(text) else 0
+    return Edit(first, end, "")
