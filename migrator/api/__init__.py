@@ -9,6 +9,7 @@ from migrator.api._mapping import Kind, Mapping, mapping, mapping_for, mappings
 from migrator.api._names import exists, names, since, until
 from migrator.api._signature import Parameter, ParameterKind, Signature, signature
 from migrator.api._store import ApiDataError
+from migrator.api._support import Support, SupportStatus, support
 from migrator.api._versions import Resolved, at_least, resolve, versions
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "ParameterKind",
     "Resolved",
     "Signature",
+    "Support",
+    "SupportStatus",
     "at_least",
     "env",
     "exists",
@@ -31,6 +34,7 @@ __all__ = [
     "resolve",
     "signature",
     "since",
+    "support",
     "until",
     "versions",
 ]

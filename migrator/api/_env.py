@@ -15,8 +15,10 @@ class EnvStatus(str, Enum):
     OPTION = "option"
     """A key of ``torch.npu.set_option``, not an environment variable."""
     DEPRECATED = "deprecated"
+    CANN = "cann"
+    """Belongs to CANN or its container runtime; torch_npu itself does not act on it."""
     FAKE = "fake"
-    """No wheel knows the name."""
+    """No wheel acts on the name; ``meaning`` tells what to use instead."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,7 @@ class EnvVar:
     status: EnvStatus
     default: str | None
     since: str | None
-    """First wheel that reads it; None: no torch_npu wheel does (CANN may)."""
-    until: str | None
+    """First wheel that names it; None: no torch_npu wheel does."""
     meaning: str
 
 
@@ -37,6 +38,4 @@ def env(name: str) -> EnvVar | None:
     raw = load("env.json")["variables"].get(name)
     if raw is None:
         return None
-    return EnvVar(
-        name, EnvStatus(raw["status"]), raw.get("default"), raw.get("since"), raw.get("until"), raw["meaning"]
-    )
+    return EnvVar(name, EnvStatus(raw["status"]), raw.get("default"), raw.get("since"), raw["meaning"])

@@ -67,6 +67,8 @@ class WheelFacts:
     version: str
     names: set[str] = field(default_factory=set)
     signatures: dict[str, str] = field(default_factory=dict)
+    kernels: set[str] = field(default_factory=set)
+    """Operators of torch itself (without overload names) that have an NPU kernel."""
     operators: dict[str, list[str]] = field(default_factory=dict)
     """Sorted schemas per operator of torch.ops.npu: ``(Tensor self) -> Tensor``, ``.out(Tensor self, ...``."""
 
@@ -100,6 +102,7 @@ class _Reader:
             self._name(name, found, members=of_device or shortest[found.module, found.name] == name)
         self._tensor_types()
         self._operators()
+        self.facts.kernels = self.package.declared_operators("supported", "autograd")
         for module in self.package:
             if not _inside(module, INTERNAL):
                 self._patches(self.package.module(module))
@@ -208,7 +211,7 @@ class _Reader:
             self.facts.names |= {f"{DEVICE_MODULE}.{name}" for name in listed if name.endswith("Tensor")}
 
     def _operators(self) -> None:
-        declared = self.package.declared_operators()
+        declared = self.package.declared_operators("custom", "quant")
         schemas: dict[str, set[str]] = {}
         for library in self.libraries:
             for match in _SCHEMA.finditer(library):

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from migrator.api._names import exists, since, spans, until
+from migrator.api._names import exists, is_own, since, until
 from migrator.api._store import load
 from migrator.api._versions import parse, resolve
 
@@ -43,6 +43,7 @@ class Mapping:
     caveat: str | None
     """What differs after the rename, or another fact worth knowing."""
     exact_semantics: bool
+    """True for a rename after which the code means the same."""
     torch_since: str | None
     """First torch release that has the replacement, where that is what decides."""
 
@@ -57,20 +58,20 @@ class Mapping:
             return False
         if self.until is not None and wheel > parse(self.until):
             return False
-        return not spans(self.npu) or exists(self.npu, version)
+        return not is_own(self.npu) or exists(self.npu, version)
 
 
 def _row(cuda: str, raw: dict[str, Any], texts: dict[str, str]) -> Mapping:
-    npu = raw.get("npu")
+    npu, kind = raw.get("npu"), Kind(raw.get("kind", "rename"))
     return Mapping(
         cuda=cuda,
         npu=npu,
-        kind=Kind(raw.get("kind", "rename")),
+        kind=kind,
         since=raw.get("since") or (since(npu) if npu else None),
         until=raw.get("until") or (until(npu) if npu else None),
         remedy=_text(raw.get("remedy"), texts),
         caveat=_text(raw.get("caveat"), texts),
-        exact_semantics=not raw.get("differs", False),
+        exact_semantics=kind is Kind.RENAME and not raw.get("differs", False),
         torch_since=raw.get("torch"),
     )
 

@@ -17,7 +17,12 @@ from migrator.api._names import parse_spans
 from migrator.api._store import FORMAT
 from migrator.api._versions import parse
 
-FILES = {"names.json": "names", "signatures.json": "signatures", "operators.json": "operators"}
+FILES = {
+    "names.json": "names",
+    "signatures.json": "signatures",
+    "operators.json": "operators",
+    "kernels.json": "kernels",
+}
 """The generated files, and the key of each under which its entries are."""
 
 Data = dict[str, dict[str, Any]]
@@ -27,7 +32,7 @@ Data = dict[str, dict[str, Any]]
 def empty() -> Data:
     """Data that knows no version."""
     data: Data = {file: {"format": FORMAT, key: {}} for file, key in FILES.items()}
-    data["names.json"]["versions"] = []
+    data["names.json"] = {"format": FORMAT, "versions": [], "names": {}}
     return data
 
 
@@ -35,19 +40,24 @@ def merge(data: Data, facts: WheelFacts) -> Data:
     """New data in which the version of ``facts`` says what ``facts`` says; other versions are untouched."""
     old: list[str] = data["names.json"]["versions"]
     versions = sorted({*old, facts.version}, key=parse)
-    names = {name: unfold_spans(text, old) - {facts.version} for name, text in data["names.json"]["names"].items()}
-    for name in facts.names:
-        names.setdefault(name, set()).add(facts.version)
     merged = empty()
-    merged["names.json"] = {
-        "format": FORMAT,
-        "versions": versions,
-        "names": {name: fold_spans(names[name], versions) for name in sorted(names) if names[name]},
-    }
-    for file, of_wheel in (("signatures.json", facts.signatures), ("operators.json", facts.operators)):
+    merged["names.json"]["versions"] = versions
+    for file, have in (("names.json", facts.names), ("kernels.json", facts.kernels)):
         key = FILES[file]
-        merged[file][key] = _merge_history(data[file][key], of_wheel, old, versions, facts.version)
+        merged[file][key] = _merge_spans(data[file][key], have, old, versions, facts.version)
+    for file, values in (("signatures.json", facts.signatures), ("operators.json", facts.operators)):
+        key = FILES[file]
+        merged[file][key] = _merge_history(data[file][key], values, old, versions, facts.version)
     return merged
+
+
+def _merge_spans(
+    entries: Mapping[str, str], of_wheel: set[str], old: Sequence[str], versions: Sequence[str], version: str
+) -> dict[str, str]:
+    merged = {name: unfold_spans(text, old) - {version} for name, text in entries.items()}
+    for name in of_wheel:
+        merged.setdefault(name, set()).add(version)
+    return {name: fold_spans(merged[name], versions) for name in sorted(merged) if merged[name]}
 
 
 def _merge_history(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from packaging.version import Version
-
 from migrator.api._store import load
 from migrator.api._versions import parse, resolve
 
@@ -20,21 +18,27 @@ def canonical(name: str) -> str:
     return name
 
 
+def is_own(name: str) -> bool:
+    """Whether this is a dotted name for which the data is to be asked: torch_npu's own, or one it adds to torch."""
+    dotted = all(part.isidentifier() for part in name.split("."))
+    return dotted and (canonical(name).partition(".")[0] == "torch_npu" or bool(spans(name)))
+
+
 def parse_spans(text: str) -> tuple[Span, ...]:
     """Spans of one data entry: "2.5.1", "2.1.0.post8-2.10.0" or several of them separated by commas."""
-    spans = (part.partition("-") for part in text.split(","))
-    return tuple((first, last or None) for first, _, last in spans)
+    parts = (part.partition("-") for part in text.split(",") if part)
+    return tuple((first, last or None) for first, _, last in parts)
+
+
+def within(text: str, version: str) -> bool:
+    """Whether the wheel that stands for a version lies in one of the spans of a data entry."""
+    wheel = parse(resolve(version).version)
+    return any(parse(first) <= wheel and (last is None or wheel <= parse(last)) for first, last in parse_spans(text))
 
 
 def spans(name: str) -> tuple[Span, ...]:
     """Every stretch of wheels that has the name, oldest first; empty for a name that no wheel has."""
-    text = load("names.json")["names"].get(canonical(name))
-    return parse_spans(text) if text is not None else ()
-
-
-@lru_cache(maxsize=4096)
-def _parsed(name: str) -> tuple[tuple[Version, Version | None], ...]:
-    return tuple((parse(first), parse(last) if last else None) for first, last in spans(name))
+    return parse_spans(load("names.json")["names"].get(canonical(name), ""))
 
 
 @lru_cache(maxsize=4096)
@@ -42,10 +46,10 @@ def exists(name: str, version: str) -> bool:
     """Whether a dotted torch_npu name exists in that version (or in the nearest known wheel).
 
     Both spellings work (``torch.npu.X`` is ``torch_npu.npu.X``), as do methods that torch_npu adds to torch
-    (``torch.Tensor.npu``) and operators (``torch_npu.npu_rms_norm``).
+    (``torch.Tensor.npu``) and operators (``torch_npu.npu_rms_norm``). Members that a class inherits from torch
+    itself are not known.
     """
-    wanted = parse(resolve(version).version)
-    return any(first <= wanted and (last is None or wanted <= last) for first, last in _parsed(name))
+    return within(load("names.json")["names"].get(canonical(name), ""), version)
 
 
 def since(name: str) -> str | None:

@@ -199,12 +199,19 @@ class Package:
             if file.startswith(f"{ROOT}/") and stem.startswith((f"lib{ROOT}.", "_C.")) and ".so" in stem:
                 yield self._read(file)
 
-    def declared_operators(self) -> set[str]:
-        """Operators that the wheel's code generator was told to make; the libraries hold other schemas too."""
+    def declared_operators(self, *sections: str) -> set[str]:
+        """Operators in these sections of the lists that the wheel's code generator worked from."""
         found: set[str] = set()
         for file in self._zip.namelist():
             if file.startswith(f"{ROOT}/csrc/aten/") and file.endswith(".yaml"):
-                found.update(name.decode() for name in re.findall(rb"\bfunc: (\w+)", self._read(file)))
+                section = None
+                for line in self._read(file).decode("utf-8", "replace").splitlines():
+                    heading = re.fullmatch(r"(\w+):\s*", line)
+                    entry = re.match(r"\s*- (\w+)(?:\.\w+)?\s*$|.*\bfunc: (\w+)", line)
+                    if heading:
+                        section = heading[1]
+                    elif entry and section in sections:
+                        found.add(entry[1] or entry[2])
         return found
 
     def _read(self, file: str) -> bytes:
