@@ -113,8 +113,9 @@ WORKER_DIED = Fault(
     "worker-died",
     "The process that worked on the file died",
     Severity.ERROR,
-    "The operating system ended the worker process at this file, most often for lack of memory. The file was "
-    "left as it was. Try `--jobs 1`, or leave the file out with `--exclude`.",
+    "The worker process ended at this file: the operating system stopped it for lack of memory, or extremely "
+    "nested code overran the parser. The file was left as it was, the others were done. Leave it out with "
+    "`--exclude`.",
 )
 INVENTED_NAME = Fault(
     "NPU011",
