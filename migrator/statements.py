@@ -164,6 +164,28 @@ def attribute_lookup(match: Text) -> str | None:
     return match.file.names.resolve(call.args[0].value) or ""
 
 
+def drop_arguments(file: FileContext, call: cst.Call, dropped: Sequence[cst.Arg]) -> list[Edit]:
+    """Take arguments out of a call, each with the comma that stood before it (or behind it, for the first)."""
+    args, edits = list(call.args), []
+    spans = [file.tree.span(arg) for arg in args]
+    if dropped and len(dropped) == len(args):
+        return [Edit(spans[0][0], file.tree.span(call)[1] - 1, "")]
+    for i, arg in enumerate(args):
+        if arg not in dropped:
+            continue
+        start, end = spans[i]
+        if all(before in dropped for before in args[:i]):
+            end = spans[i + 1][0]
+        elif "#" in file.source.text[spans[i - 1][1] : start]:
+            # The comment belongs to the argument before: cut from the end of its line.
+            start = max(file.source.text.rfind("\n", 0, start), spans[i - 1][1])
+            end += isinstance(arg.comma, cst.Comma)
+        else:
+            start = spans[i - 1][1]
+        edits.append(Edit(start, end, ""))
+    return edits
+
+
 def binding_value(match: Match, node: cst.BaseExpression) -> cst.BaseExpression:
     """What a name was assigned, where it was assigned once; else the node itself."""
     if isinstance(node, cst.Name):

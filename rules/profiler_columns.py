@@ -1,0 +1,74 @@
+"""Read device times, not CUDA times, out of profiles.
+
+`key_averages().table(sort_by="cuda_time_total")` and `event.self_cuda_time_total` name columns of torch's own
+profiler.  From torch 2.4 on they are called `device_time_total` and so on, whatever the device, and the old
+names are deprecated.  Before, the columns of an NPU are called `privateuse1_time_total`, and those of CUDA are
+zero: a table that is sorted by them is in no order.  torch_npu's own profile calls them npu in export_stacks().
+"""
+
+import re
+
+import libcst as cst
+
+from migrator.rule import SAFE, Example, Fix, Match, Method, Role, Rule, Text
+from migrator.statements import is_stored
+
+rule = Rule(
+    id="NPU602",
+    name="profiler-columns",
+    title="profiles of an NPU have no CUDA times",
+    applicability=SAFE,
+    tags=("profiling",),
+    docs="https://docs.pytorch.org/docs/stable/profiler.html",
+    examples=[
+        Example(
+            "print(prof.key_averages().table(sort_by='self_cuda_time_total'))\nt = e.cuda_time_total\n",
+            "print(prof.key_averages().table(sort_by='self_device_time_total'))\nt = e.device_time_total\n",
+        ),
+        Example(
+            "print(prof.key_averages().table('cuda_time'))\nm = e.self_cuda_memory_usage\n",
+            "print(prof.key_averages().table('privateuse1_time'))\nm = e.self_privateuse1_memory_usage\n",
+            target="2.1.0",
+        ),
+        Example(
+            "p.export_stacks('s.txt', 'self_cuda_time_total')\n", "p.export_stacks('s.txt', 'self_npu_time_total')\n"
+        ),
+        Example.unchanged("log['cuda_time'] = t\nprint('cuda_time_total')\nself.cuda_time_total = 0\n"),
+    ],
+)
+
+COLUMN = re.compile(r"(self_)?cuda_(time_total|memory_usage)")
+ATTRIBUTES = [f"{own}cuda_{what}" for own in ("", "self_") for what in ("time_total", "memory_usage", "time_total_str")]
+
+
+@rule.on_string("cuda_time", "cuda_memory_usage")
+def in_text(match: Text) -> Fix | None:
+    call = _called(match)
+    known = COLUMN.fullmatch(match.value) or (match.value == "cuda_time" and call in ("table", "sort_by"))
+    if match.is_bytes or not known or match.role("device").role in (Role.WORDS, Role.KEY):
+        return None
+    new = "npu" if call == "export_stacks" and "key_averages" not in match.file.source.text else _device(match)
+    return Fix(match.replace_words("cuda", new), f"{match.text} → {match.value.replace('cuda', new)}", needs=())
+
+
+@rule.on_method(*ATTRIBUTES)
+def in_attribute(match: Method) -> Fix | None:
+    if is_stored(match) or match.file.tree.text(match.receiver) == "self":
+        return None
+    new = match.attribute.replace("cuda", _device(match))
+    return Fix(match.rename(new), f".{match.attribute} → .{new}", needs=())
+
+
+def _device(match: Match) -> str:
+    return "device" if match.file.target.at_least("2.4") else "privateuse1"
+
+
+def _called(match: Text) -> str:
+    """The keyword that a string is given for, or the last name of the function that it is a plain argument of."""
+    arg = match.parent()
+    call = match.file.tree.parents.get(arg) if arg is not None else None
+    if not isinstance(arg, cst.Arg) or not isinstance(call, cst.Call):
+        return ""
+    if arg.keyword is not None:
+        return arg.keyword.value
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
