@@ -123,13 +123,14 @@ def _undisturbed(run: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 class _Call:
     """One call of a kernel: which NPU tensors are lent out as CPU tensors, and on which device."""
 
-    __slots__ = ("device", "generator", "host", "lendings", "mixes", "name")
+    __slots__ = ("device", "generator", "host", "lendings", "mixes", "name", "requested")
 
     def __init__(self, name: str, mixes: bool) -> None:
         self.name = name
         self.mixes = mixes
         self.lendings: list[tuple[Tensor, Tensor]] = []
         self.device: torch.device | None = None
+        self.requested: torch.device | None = None
         self.host: torch.device | None = None
         self.generator: torch.Generator | None = None
 
@@ -141,7 +142,7 @@ class _Call:
             return [item if type(item) in _PLAIN else self.lend(item) for item in value]
         if isinstance(value, torch.device):
             if value.type == "npu":
-                self.device = self.device or _with_index(value)
+                self.requested = _with_index(value)
                 return CPU
         elif isinstance(value, torch.Generator) and value.device.type == "npu":
             self.generator = value
@@ -169,7 +170,7 @@ class _Call:
 
     def target(self) -> torch.device:
         """Where results belong."""
-        return self.device or _with_index(torch.device("npu"))
+        return self.requested or self.device or _with_index(torch.device("npu"))
 
     def hand_back(self, value: Any) -> Any:
         """The result as the caller is to see it."""

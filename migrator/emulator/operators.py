@@ -16,7 +16,7 @@ from .references import REFERENCES
 _OWN_KERNELS = frozenset(
     {"empty_with_format", "empty_with_swapped_memory", "unsafe_empty_with_format"}
     | {"copy_memory_", "get_npu_format", "get_storage_size", "npu_change_data_ptr"}
-    | {"dropout_with_byte_mask", "npu_ciou"}
+    | {"dropout_with_byte_mask", "npu_ciou", "npu_format_cast"}
 )
 
 

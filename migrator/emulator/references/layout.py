@@ -39,7 +39,6 @@ def dtype_of(code: int | torch.dtype) -> torch.dtype:
 
 
 @reference("_npu_format_cast", "_npu_format_cast.aclnn", "_npu_format_cast.input_dtype")
-@reference("npu_format_cast", "npu_format_cast.Tensor")
 def npu_format_cast(input: Tensor, *target: Any, **options: Any) -> Tensor:
     return input.clone()
 

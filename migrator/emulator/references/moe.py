@@ -43,7 +43,7 @@ def npu_moe_gating_top_k_softmax_v2(
 
 def _top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest scores and where they are; of equal ones the first comes first."""
-    values, order = scores.sort(-1, descending=True, stable=True)
+    values, order = scores.sort(dim=-1, descending=True, stable=True)
     return values[..., :k].contiguous(), order[..., :k].int()
 
 
