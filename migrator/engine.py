@@ -128,7 +128,8 @@ class _Migration:
             left, again = self._round()
             if not again:
                 break
-        diagnostics = [*self.settled, *left, *self.suppressions.faults(self.used)]
+        inactive = {word for rule in self.registry.rules if rule.id not in self.settings.enabled for word in (rule.id, rule.name)}
+        diagnostics = [*self.settled, *left, *self.suppressions.faults(self.used, inactive)]
         diagnostics.sort(key=lambda d: (d.line, d.column, d.rule, d.message))
         after = self.original.encode(self.source.text)
         if after == self.raw:

@@ -45,6 +45,8 @@ class Registry:
         chosen = [rule for rule in self.rules if rule.default]
         if select := list(select):
             chosen = [rule for word in select for rule in self._meant(word)]
+            # What answers to the changes of others (the import of torch_npu) is part of each of them.
+            chosen += [rule for rule in self.rules if any(handler.kind == "change" for handler in rule.handlers)]
         dropped = {rule.id for word in ignore for rule in self._meant(word)}
         return frozenset(rule.id for rule in chosen if rule.id not in dropped)
 

@@ -45,7 +45,8 @@ class Fix:
     message        what changes and, where it is not plain, why
     remedy         what a person may still have to do
     applicability  None: the rule's own
-    needs          modules that must have been imported where the new code runs
+    needs          modules that must have been imported where the new code runs; (): torch_npu, but only in a
+                   file that imports torch (a device string elsewhere needs nothing); None: nothing at all
     node           where the finding is shown; None: the match's node
     """
 
@@ -54,7 +55,7 @@ class Fix:
     remedy: str | None = None
     applicability: Applicability | None = None
     severity: Severity | None = None
-    needs: tuple[str, ...] = ("torch_npu",)
+    needs: tuple[str, ...] | None = ("torch_npu",)
     node: Any = None
 
 
@@ -174,7 +175,7 @@ class Rule:
 
     def on_file(self, *words: str) -> Callable[[HandlerT], HandlerT]:
         """Once per file that contains one of these words.  Handler(FileMatch)."""
-        return self._register("file", words)
+        return self._register("file", (), words)
 
     def on_change(self) -> Callable[[HandlerT], HandlerT]:
         """Once per file that fixes of other rules change, with those fixes.  Handler(FileMatch)."""

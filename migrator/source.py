@@ -6,15 +6,22 @@ only way back.  Decoding is refused (SourceError) unless encoding the text again
 
 from __future__ import annotations
 
+import ast
 import codecs
 import re
 import tokenize
+import warnings
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_LONE_RETURN = re.compile(r"\r(?!\n)")
+_LEADING_FORM_FEEDS = re.compile(r"(?:(?<=[\r\n])|\A)\f+")
+_BRACKETS = re.compile(r"[()\[\]{}]")
+_LONG_CHAIN = re.compile(r"[-+~]{500}|(?:\bnot\s+){500}")
+_MAX_DEPTH = 200  # CPython's own limit for brackets
 
 
 class SourceError(ValueError):
@@ -41,11 +48,13 @@ class Source:
     def parse_text(self) -> str:
         """The text that the parser sees: as long as `text`, with form feeds and lone carriage returns normalised.
 
-        libcst drops or moves these two characters; a blank and a newline in their place keep each offset true.
+        libcst drops or moves these two characters.  A form feed at the start of a line counts as nothing for
+        its indentation, which an empty line in its place keeps true; elsewhere it is a blank.
         """
         if "\f" not in self.text and "\r" not in self.text:
             return self.text
-        return re.sub(r"\r(?!\n)", "\n", self.text.replace("\f", " "))
+        text = _LEADING_FORM_FEEDS.sub(lambda m: "\n" * len(m[0]), self.text).replace("\f", " ")
+        return _LONE_RETURN.sub("\n", text)
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -60,6 +69,22 @@ class Source:
         """The text of a 1-based line, with its newline."""
         starts = self._line_starts
         return self.text[starts[line - 1] : starts[line] if line < len(starts) else len(self.text)]
+
+    def check_depth(self) -> None:
+        """Refuse what would overflow the parser's stack: libcst's ends the process instead of raising."""
+        depth = deepest = 0
+        for bracket in _BRACKETS.findall(self.parse_text):
+            depth += 1 if bracket in "([{" else -1
+            deepest = max(deepest, depth)
+        if deepest <= _MAX_DEPTH and not _LONG_CHAIN.search(self.parse_text):
+            return
+        # Brackets in strings and comments were counted too: Python's parser, which only raises, decides.
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(self.parse_text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise RecursionError("the code is nested too deeply") from error
 
     @cached_property
     def newline(self) -> str:

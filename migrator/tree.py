@@ -95,10 +95,11 @@ class _Spans(CodegenState):
 
 
 class Tree:
-    """A parsed file.  Raises libcst.ParserSyntaxError on broken code."""
+    """A parsed file.  Raises libcst.ParserSyntaxError on broken code, RecursionError where it is nested too deeply."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        source.check_depth()
         self.module = cst.parse_module(source.parse_text)
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._by_type: defaultdict[type, list[cst.CSTNode]] = defaultdict(list)

@@ -38,7 +38,10 @@ rule = Rule(
 
 @rule.on_change()
 def import_torch_npu(match: FileMatch) -> Fix | None:
-    nodes = [node for _, node in match.fixes]
-    required = any("torch_npu" in fix.needs for fix, _ in match.fixes)
+    fixes = [(fix, node) for fix, node in match.fixes if fix.needs is not None]
+    if not fixes:
+        return None
+    nodes = [node for _, node in fixes]
+    required = any("torch_npu" in (fix.needs or ()) for fix, _ in fixes)
     edits = place(match.file, nodes, required)
     return Fix(edits, "import torch_npu, which teaches torch the NPU") if edits else None
