@@ -202,3 +202,17 @@ with open(f"{kind}-{rank}", "w") as file:
     print(values, objects, sums, file=file)
 dist.destroy_process_group()
 """
+
+
+def test_profiler_says_what_is_missing_and_lets_the_program_go_on(run, tmp_path: Path) -> None:
+    script = tmp_path / "profile.py"
+    script.write_text(
+        "import torch, torch_npu\n"
+        "with torch_npu.profiler.profile() as profiler:\n"
+        "    total = torch.ones(3).npu().sum()\n"
+        "    profiler.step()\n"
+        "print('total', total.item())\n"
+    )
+    done = run(str(script))
+    assert "total 3.0" in done.stdout
+    assert "aclprofInit" in done.stdout + done.stderr
