@@ -82,14 +82,28 @@ def _text(value: str | None, texts: dict[str, str]) -> str | None:
 
 @cache
 def mapping(cuda_name: str) -> Mapping | None:
-    """The row of exactly this name, or None."""
+    """The row of exactly this name, or None; "env:NAME" and "pkg:NAME" ask for variables and packages."""
     data = load("mapping.json")
-    raw = data["rows"].get(cuda_name)
-    return None if raw is None else _row(cuda_name, raw, data["texts"])
+    key = _variables().get(cuda_name, cuda_name)
+    raw = data["rows"].get(key)
+    return None if raw is None else _row(key, raw, data["texts"])
+
+
+@cache
+def _variables() -> dict[str, str]:
+    """Each variable of a row for two ("env:A / B") → the row."""
+    rows = [name for name in load("mapping.json")["rows"] if name.startswith("env:") and " / " in name]
+    return {f"env:{variable}": row for row in rows for variable in row.removeprefix("env:").split(" / ")}
 
 
 def mapping_for(name: str) -> Mapping | None:
-    """The row of this name, else of its nearest known parent (``torch.cuda.nccl`` for ``….nccl.foo``)."""
+    """The row of this name, else of its nearest known parent (``torch.cuda.nccl`` for ``….nccl.foo``).
+
+    A variable's parent is a pattern: "env:CUDNN_*" answers for "env:CUDNN_LOGINFO_DBG".
+    """
+    if name.startswith("env:"):
+        patterns = (row for row in load("mapping.json")["rows"] if row.endswith("*"))
+        return mapping(name) or next((mapping(p) for p in patterns if name.startswith(p[:-1])), None)
     while name:
         row = mapping(name)
         if row is not None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 FORMAT = 1
 """Version of the data layout; a file written in another layout is refused."""
@@ -22,11 +25,15 @@ class ApiDataError(RuntimeError):
         )
 
 
+def _directory() -> Traversable:
+    return resources.files(__package__) / "data"
+
+
 @cache
 def load(file: str) -> dict[str, Any]:
     """Content of one data file, e.g. ``load("names.json")``; raises ApiDataError."""
     try:
-        text = resources.files(__package__).joinpath("data").joinpath(file).read_text(encoding="utf-8")
+        text = (_directory() / file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ApiDataError(file, f"cannot be read ({error})") from error
     try:

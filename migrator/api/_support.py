@@ -69,6 +69,8 @@ class Support:
     dtypes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Accepted dtypes per parameter; "" is the main input. Empty: the list names none."""
     limits: tuple[str, ...] = ()
+    is_known: bool = True
+    """False when neither a list nor the wheels know the name: it may not even exist."""
     may_fall_back: bool = False
     """Some inputs run on the CPU."""
     hardware: tuple[tuple[str, bool], ...] = ()
@@ -110,8 +112,8 @@ def support(api_name: str, torch_version: str) -> Support | None:
     if registered is not None:
         status = SupportStatus.CPU_FALLBACK if falls_back else SupportStatus.NO
         return Support(api_name, status, "the operators that torch_npu 2.13.0 registers")
-    known = "it has an NPU kernel, but no support list names it" if has_kernel else "no support list names it"
-    return Support(api_name, SupportStatus.UNVERIFIED, known)
+    source = "it has an NPU kernel, but no support list names it" if has_kernel else "no support list names it"
+    return Support(api_name, SupportStatus.UNVERIFIED, source, is_known=has_kernel)
 
 
 def _operator(api_name: str) -> str | None:
@@ -154,4 +156,12 @@ def _decode(api_name: str, entry: str, version: str, limits: list[str]) -> Suppo
             dtypes.append((parameter, tuple(DTYPES[letter] for letter in letters)))
     status = {"y": SupportStatus.YES, "p": SupportStatus.PARTIAL, "n": SupportStatus.NO}[code]
     source = f"the support list of torch_npu's documentation for torch {version}"
-    return Support(api_name, status, source, tuple(dtypes), tuple(chosen), "~" in tokens, hardware)
+    return Support(
+        api_name,
+        status,
+        source,
+        dtypes=tuple(dtypes),
+        limits=tuple(chosen),
+        may_fall_back="~" in tokens,
+        hardware=hardware,
+    )
