@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from migrator.names import module_name
+from migrator.programs import ModuleFacts, Programs, absolute_module, read_module
 from migrator.source import SourceError, decode
 
 # Attributes whose meaning changes when the user's code defines them.
@@ -38,6 +39,7 @@ class Project:
     exports    qualified name in the repository → what it is imported from
     imported   qualified names that some file imports from another
     modules    the repository's own modules
+    programs   what runs together, and how it trains
     """
 
     bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class Project:
     exports: dict[str, str] = field(default_factory=dict)
     imported: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
+    programs: Programs = field(default_factory=Programs)
 
     @classmethod
     def empty(cls) -> Project:
@@ -143,6 +146,7 @@ class _Gatherer:
         self._exports: dict[str, str] = {}
         self._imported: set[str] = set()
         self._modules: set[str] = set()
+        self._programs: dict[str, ModuleFacts] = {}
 
     def project(self) -> Project:
         """What was gathered."""
@@ -156,6 +160,7 @@ class _Gatherer:
             exports=self._exports,
             imported=frozenset(self._imported),
             modules=frozenset(self._modules),
+            programs=Programs(self._programs),
         )
 
     def add(self, path: str, raw: bytes) -> None:
@@ -167,12 +172,15 @@ class _Gatherer:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes in the user's strings are not our business
-                tree = ast.parse(decode(raw).text)
+                text = decode(raw).text
+                tree = ast.parse(text)
         except (SyntaxError, ValueError, SourceError, RecursionError, MemoryError):
             return
         for statement in tree.body:
             self._export(path, module, statement)
-        for node in ast.walk(tree):
+        nodes = list(ast.walk(tree))
+        self._programs[module] = read_module(path, nodes, text)
+        for node in nodes:
             if isinstance(node, ast.Call):
                 self._call(node)
             elif isinstance(node, ast.ClassDef):
@@ -225,7 +233,7 @@ class _Gatherer:
             self._sinks["backend"] |= _value_names(node.args[0])
 
     def _import(self, path: str, node: ast.ImportFrom) -> None:
-        module = _absolute(path, node)
+        module = absolute_module(path, node)
         self._imported |= {f"{module}.{alias.name}" for alias in node.names}
 
     def _export(self, path: str, module: str, statement: ast.stmt) -> None:
@@ -238,7 +246,7 @@ class _Gatherer:
             ):
                 self._export(path, module, part)
         elif isinstance(statement, ast.ImportFrom):
-            source = _absolute(path, statement)
+            source = absolute_module(path, statement)
             for alias in statement.names:
                 if alias.name != "*" and (statement.level or source.startswith("torch")):
                     self._exports.setdefault(f"{module}.{alias.asname or alias.name}", f"{source}.{alias.name}")
@@ -246,14 +254,6 @@ class _Gatherer:
             for alias in statement.names:
                 if alias.asname and alias.name.startswith("torch."):
                     self._exports.setdefault(f"{module}.{alias.asname}", alias.name)
-
-
-def _absolute(path: str, node: ast.ImportFrom) -> str:
-    if not node.level:
-        return node.module or ""
-    package = module_name(path).split(".")
-    keep = max(len(package) - node.level + path.endswith("__init__.py"), 0)
-    return ".".join([*package[:keep], *([node.module] if node.module else [])])
 
 
 def _last(node: ast.expr) -> str:

@@ -1,0 +1,80 @@
+"""What speaks against a fused optimizer of torch_npu in a program; nothing does where the list is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from migrator.project import Project
+from migrator.training import SCHEDULER, Flow, Training, is_optimizer_name
+
+
+@dataclass(frozen=True)
+class Objection:
+    """A reason against a fused optimizer, and where in the repository it lies."""
+
+    reason: str
+    path: str
+    line: int
+    sure: bool = False
+    kernel: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.path}:{self.line})"
+
+
+def objections(project: Project, path: str, name: str) -> list[Objection]:
+    """What speaks against a fused optimizer that the file at `path` binds to `name`; the surest reasons first."""
+    modules = [(m.path, m.training) for m in project.programs.around(path) if m.training is not None]
+    made = {one.name for _, training in modules for one in training.made}
+    names, found = _aliases(modules, name)
+    for where, training in modules:
+        for hazard in training.hazards:
+            if not hazard.of or hazard.of in names:
+                found.append(Objection(hazard.reason, where, hazard.line, hazard.sure, hazard.kernel))
+        for receiver, line in training.zeroed:
+            if receiver not in made | names and not is_optimizer_name(receiver):
+                found.append(Objection(f"{receiver}.zero_grad() drops the gradients' memory", where, line, sure=True))
+        if where == path:
+            found += _elsewhere(training, where, name)
+    if not any(names & training.steps for _, training in modules):
+        found.append(Objection("no call of its step() is seen", path, 1))
+    return sorted(dict.fromkeys(found), key=lambda objection: not objection.sure)
+
+
+def _elsewhere(training: Training, where: str, name: str) -> Iterator[Objection]:
+    """Optimizers of the same file: the same parameters in two of them, and gradients that only some of them have."""
+    for one in training.made:
+        if one.name != name:
+            other = one.name or "another optimizer"
+            yield Objection(f"the losses of {other} may reach only some of its parameters", where, one.line)
+        elif not one.whole:
+            yield Objection("its parameters are not seen to be those of a module", where, one.line)
+
+
+def _aliases(modules: Sequence[tuple[str, Training]], name: str) -> tuple[set[str], list[Objection]]:
+    """Every name that the optimizer goes by, and where it gets out of sight."""
+    names, escapes = {name}, []
+    waiting = [(where, training, flow) for where, training in modules for flow in training.flows]
+    while ready := [item for item in waiting if item[2].of in names]:
+        waiting = [item for item in waiting if item[2].of not in names]
+        for where, training, flow in ready:
+            for target in [flow.to] if flow.to is not None else _parameters_of(flow, training, modules):
+                if target is None or not is_optimizer_name(target):
+                    how = f"goes to {flow.call}()" if flow.call else f"is also called {target}"
+                    escapes.append(Objection(f"{flow.of} {how}, where it is not followed", where, flow.line))
+                else:
+                    names.add(target)
+    return names, escapes
+
+
+def _parameters_of(flow: Flow, own: Training, modules: Sequence[tuple[str, Training]]) -> list[str | None]:
+    """The names of the parameter that takes the argument, one per function of that name: here, else anywhere."""
+    candidates = own.functions.get(flow.call) or [
+        names for _, training in modules for names in training.functions.get(flow.call, ())
+    ]
+    if not candidates:
+        return [] if SCHEDULER.search(flow.call) else [None]
+    if isinstance(flow.place, str):
+        return [flow.place if flow.place in names else None for names in candidates]
+    return [names[flow.place] if flow.place < len(names) else None for names in candidates]

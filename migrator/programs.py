@@ -1,0 +1,137 @@
+"""Which modules make up a program: what each one imports, whether it uses a device, and how it trains.
+
+A fact about one file seldom settles anything: a training loop may live in one module, its optimizer in another
+and the call that breaks both in a third.  Rules ask here for everything that runs together with a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from migrator.names import module_name
+from migrator.training import Training, read_training
+
+_DEVICE = re.compile(r"(cuda|npu)(:.*)?", re.DOTALL)
+_DEVICE_NAMES = frozenset({"cuda", "npu"})
+_TEST = re.compile(r"(^|/)(tests?|testing)/|(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
+
+
+@dataclass(frozen=True)
+class ModuleFacts:
+    """One module.
+
+    path      posix, below the folder that imports count from
+    imports   qualified names of what its import statements name, relative ones made absolute
+    device    whether its code names an accelerator
+    training  what it does with optimizers and gradients; None: nothing
+    """
+
+    path: str
+    imports: frozenset[str] = frozenset()
+    device: bool = False
+    training: Training | None = None
+
+    @property
+    def is_test(self) -> bool:
+        """Whether the file is a test, which is part of no program."""
+        return _TEST.search(self.path) is not None
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The modules of a repository by dotted name, and who imports whom."""
+
+    modules: dict[str, ModuleFacts] = field(default_factory=dict)
+
+    def around(self, path: str) -> list[ModuleFacts]:
+        """Everything that may run in one process with the file: the modules that lead to it, and all they import."""
+        start = module_name(path)
+        leading = self._closure([start], self._imported_by)
+        found = self._closure(leading, self._imports)
+        rest = [self.modules[name] for name in sorted(found - {start}) if not self.modules[name].is_test]
+        return [self.modules[start], *rest] if start in self.modules else rest
+
+    def below(self, path: str) -> list[ModuleFacts]:
+        """The file and everything that it imports, directly or not."""
+        found = self._closure([module_name(path)], self._imports)
+        return [self.modules[name] for name in sorted(found) if name in self.modules]
+
+    def is_imported(self, path: str) -> bool:
+        """Whether another module of the repository, tests aside, imports the file."""
+        return bool(self._imported_by.get(module_name(path)))
+
+    def _closure(self, start: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
+        found = set(start)
+        waiting = list(found)
+        while waiting:
+            for name in edges.get(waiting.pop(), ()):
+                if name not in found:
+                    found.add(name)
+                    waiting.append(name)
+        return found
+
+    @cached_property
+    def _imports(self) -> dict[str, set[str]]:
+        return {name: set(self._targets(name, facts)) - {name} for name, facts in self.modules.items()}
+
+    @cached_property
+    def _imported_by(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = defaultdict(set)
+        for name, targets in self._imports.items():
+            if not self.modules[name].is_test:
+                for target in targets:
+                    found[target].add(name)
+        return dict(found)
+
+    def _targets(self, name: str, facts: ModuleFacts) -> Iterator[str]:
+        """The repository's modules that a module imports, looked for beside it first, as a script would."""
+        package = name.split(".")[:-1]
+        for imported in facts.imports:
+            for depth in range(len(package), -1, -1):
+                known = [full for full in _inward(package[:depth], imported) if full in self.modules]
+                if known:
+                    yield from known
+                    break
+
+
+def _inward(package: list[str], imported: str) -> Iterator[str]:
+    """a.b.c, a.b and a for an import of a.b.c, all below the package."""
+    parts = imported.split(".")
+    return (".".join([*package, *parts[:length]]) for length in range(len(parts), 0, -1))
+
+
+def read_module(path: str, nodes: Sequence[ast.AST], text: str) -> ModuleFacts:
+    """The facts of one parsed file, of which `nodes` are all."""
+    imports = frozenset(_imported(path, nodes))
+    device = any(name.startswith(("torch.cuda", "torch_npu")) for name in imports) or any(map(_names_device, nodes))
+    return ModuleFacts(path, imports, device, read_training(nodes, text))
+
+
+def _imported(path: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute_module(path, node)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _names_device(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in _DEVICE_NAMES
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(_DEVICE.fullmatch(node.value))
+
+
+def absolute_module(path: str, node: ast.ImportFrom) -> str:
+    """The absolute dotted name of the module that a from-import in the file at `path` names."""
+    if not node.level:
+        return node.module or ""
+    package = module_name(path).split(".")
+    keep = max(len(package) - node.level + path.endswith("__init__.py"), 0)
+    return ".".join([*package[:keep], *([node.module] if node.module else [])])
