@@ -101,6 +101,18 @@ class Example:
         return cls(code)
 
 
+def _prefilter_word(pattern: str) -> str:
+    """A word that each file with this name contains: the last one, where it is no everyday word (`init`, `start`).
+
+    A class that the repository re-exports under its name (`from .amp import GradScaler`) has only that.
+    """
+    parts = pattern.removesuffix(".*").split(".")
+    last = parts[-1]
+    if len(last) > 7 or last != last.lower() or "_" in last:
+        return last
+    return next((part for part in parts if "cud" in part), last if parts[0] == "torch" else parts[0])
+
+
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 
@@ -108,7 +120,7 @@ HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 class Handler:
     """One registration: what it subscribes to, the function to call, and the prefilter's words.
 
-    words  a file without any of them is never read closely; by default the last names of the patterns
+    words  a file without any of them is never read closely; by default a word of each pattern
     """
 
     kind: str  # name, method, string, keyword, import, file, change
@@ -145,7 +157,7 @@ class Rule:
     def _register(
         self, kind: str, patterns: tuple[str, ...], words: Sequence[str] | None = None
     ) -> Callable[[HandlerT], HandlerT]:
-        found = [pattern.removesuffix(".*").rpartition(".")[2] for pattern in patterns] if words is None else words
+        found = [_prefilter_word(pattern) for pattern in patterns] if words is None else words
 
         def register(function: HandlerT) -> HandlerT:
             self.handlers.append(Handler(kind, patterns, function, tuple(found)))
