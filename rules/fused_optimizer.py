@@ -1,0 +1,165 @@
+"""Step with torch_npu's fused optimizers where the repository proves that they do the same.
+
+torch.optim works on NPUs.  NpuFusedAdam and its kind compute the same with a few kernels on one long buffer, where
+torch.optim launches many small ones.  The buffer is their weakness: it is put together from the parameters and
+gradients of the first step, and whatever gets new memory later is lost, mostly without an error.
+`model.zero_grad()` is enough: from then on every step repeats old gradients.
+
+So a wrong optimizer is a silent disaster and a slow one is not.  The rewrite is made only where nothing in the
+program speaks against it: all modules that lead to the file and all that they import.  What does is told with its
+place, and `--unsafe` forces the rewrite.
+
+`fused=True` of torch.optim follows torch's own rules and has NPU kernels for AdamW (torch_npu 2.5.1), Adam and SGD
+(2.12).  It is the forced rewrite where it is possible, but not the default: its kernels ignore a GradScaler (AdamW) or
+need momentum (SGD), and nobody can try them without the hardware.
+"""
+
+import libcst as cst
+
+from migrator.fused import Objection, objections
+from migrator.rule import INFO, SAFE, UNSAFE, WARNING, Example, Fix, Name, Report, Rule
+
+IMPORTS = "import torch\nimport torch_npu\n"
+LOOP = "for x in data:\n    opt.zero_grad()\n    net(x.cuda()).sum().backward()\n    opt.step()\n"
+NPU_LOOP = LOOP.replace("cuda", "npu")
+STALE = LOOP.replace("opt.zero_grad", "net.zero_grad")
+
+rule = Rule(
+    id="NPU201",
+    name="fused-optimizer",
+    title="torch_npu's fused optimizers are faster, where nothing breaks their buffer",
+    applicability=SAFE,
+    tags=("optimizer", "performance"),
+    severity=INFO,
+    docs="https://github.com/Ascend/op-plugin/tree/master/docs/zh/custom_APIs/torch_npu-optim",
+    examples=[
+        Example(
+            f"{IMPORTS}opt = torch.optim.Adam(net.parameters(), lr=1e-3)\n{LOOP}",
+            f"{IMPORTS}opt = torch_npu.optim.NpuFusedAdam(net.parameters(), lr=1e-3)\n{NPU_LOOP}",
+        ),
+        Example(
+            f"from torch.optim import SGD\nimport torch_npu\nopt = SGD(net.parameters(), 0.1, 0.9)\n{STALE}",
+            f"from torch.optim import SGD\nimport torch_npu\nopt = SGD(net.parameters(), 0.1, 0.9)\n"
+            f"{STALE.replace('cuda', 'npu')}",
+            reports=("net.zero_grad() drops the gradients' memory (example.py:5)",),
+        ),
+        Example(
+            f"{IMPORTS}opt = torch.optim.AdamW(net.parameters())\n{STALE}",
+            f"{IMPORTS}opt = torch.optim.AdamW(net.parameters(), fused=True)\n"
+            f"{STALE.replace('cuda', 'npu')}",
+            unsafe=True,
+        ),
+        Example(
+            f"{IMPORTS}opt = torch.optim.Adam(net.parameters(), foreach=True)\n{LOOP}",
+            f"{IMPORTS}opt = torch.optim.Adam(net.parameters(), foreach=True)\n{NPU_LOOP}",
+            reports=("does not take foreach=",),
+        ),
+        Example(
+            f"{IMPORTS}from train import step\nopt = torch.optim.Adam(net.parameters())\n"
+            "step(opt, net.cuda())\n",
+            f"{IMPORTS}from train import step\nopt = torch.optim.Adam(net.parameters())\n"
+            "step(opt, net.npu())\n",
+            reports=("optimizer.load_state_dict() is ignored after the first step (train.py:2)",),
+            files=(("train.py", "def step(optimizer, net):\n    optimizer.load_state_dict(torch.load('a'))\n"
+                                "    optimizer.zero_grad()\n    optimizer.step()\n"),),
+        ),
+        Example(
+            f"{IMPORTS}opt = torch_npu.optim.NpuFusedSGD(net.parameters(), 0.1)\n{STALE}",
+            f"{IMPORTS}opt = torch_npu.optim.NpuFusedSGD(net.parameters(), 0.1)\n"
+            f"{STALE.replace('cuda', 'npu')}",
+            reports=("net.zero_grad()",),
+        ),
+        Example.unchanged("import torch\nopt = torch.optim.Adam(net.parameters())\nopt.step()\n"),
+    ],
+)  # fmt: skip
+
+CLASSES = ("SGD", "Adam", "AdamW", "RMSprop", "Adadelta")
+KERNELS = {"AdamW": "2.5.1", "Adam": "2.12", "SGD": "2.12"}  # fused=True runs on the NPU from here on
+
+
+@rule.on_name(*(f"{module}.{name}" for name in CLASSES for module in ("torch.optim", f"torch.optim.{name.lower()}")))
+def use_fused(match: Name) -> Fix | Report | None:
+    call, project, path = match.call, match.file.project, match.file.path
+    if call is None or "fused" in call.keywords or not any(module.device for module in project.programs.around(path)):
+        return None
+    name = match.qualified.rpartition(".")[2]
+    new = f"torch_npu.optim.NpuFused{name}"
+    if (refused := _refused(match, new)) is not None:
+        return Report(f"{match.qualified} stays, which works on NPUs: {refused}", "Nothing has to change.")
+    target = _bound_name(match)
+    unbound = Objection("it is not bound to one name", path, _line(match))
+    against = objections(project, path, target) if target else [unbound]
+    if not against:
+        return Fix(match.rename(new), f"{match.qualified} → {new}, which does the same in fewer kernels", _hint(match))
+    message = f"{match.qualified} stays, which works on NPUs: {new} needs proof, but {against[0]}"
+    if _has_kernel(match, name) and not any(objection.kernel for objection in against):
+        remedy = "Nothing has to change. fused=True has an NPU kernel and follows torch's rules: --unsafe adds it."
+        return Fix([call.append("fused=True")], message, remedy, UNSAFE)
+    remedy = "Nothing has to change. For more speed put that right, then write the fused class; --unsafe forces it."
+    return Fix(match.rename(new), message, remedy, UNSAFE)
+
+
+@rule.on_name(*(f"torch_npu.optim.NpuFused{name}" for name in CLASSES))
+def broken_buffer(match: Name) -> Report | None:
+    """What surely breaks a fused optimizer that the code has already."""
+    target = _bound_name(match)
+    against = objections(match.file.project, match.file.path, target) if match.call is not None and target else []
+    if not against or not against[0].sure:
+        return None
+    return Report(
+        f"{match.qualified} goes wrong: {against[0]}",
+        "Use optimizer.zero_grad(), in which gradients stay where they are, or go back to torch.optim.",
+        WARNING,
+    )
+
+
+def _refused(match: Name, new: str) -> str | None:
+    """Arguments that the fused class does not take."""
+    call, signature = match.call, match.file.target.signature(new)
+    assert call is not None
+    short = new.rpartition(".")[2]
+    if call.has_star or not call.node.args:
+        return "its arguments are hidden behind a star"
+    if signature is None:
+        return f"{short} is not in torch_npu {match.file.target.torch_npu}"
+    if refused := [f"{keyword}=" for keyword in call.keywords if not signature.accepts(keyword)]:
+        return f"{short} does not take {', '.join(refused)}"
+    lr = call.argument(1, "lr")
+    if lr is None:
+        return f"{short} needs lr" if short == "NpuFusedSGD" else None
+    return f"{short} takes no tensor for lr" if "ensor(" in match.file.tree.text(lr) else None
+
+
+def _bound_name(match: Name) -> str | None:
+    """The variable or attribute that the optimizer is assigned to; None where it goes anywhere else."""
+    assign = match.file.tree.parents.get(match.call.node) if match.call is not None else None
+    if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        return None
+    target = assign.targets[0].target
+    if isinstance(target, cst.Attribute):
+        return target.attr.value
+    return target.value if isinstance(target, cst.Name) else None
+
+
+def _has_kernel(match: Name, name: str) -> bool:
+    """Whether fused=True runs on the NPU; SGD's kernel refuses to work without momentum."""
+    assert match.call is not None
+    if name not in KERNELS or not match.file.target.at_least(KERNELS[name]):
+        return False
+    momentum = match.call.argument(2, "momentum")
+    value = momentum.value if momentum is not None else None
+    return name != "SGD" or (isinstance(value, cst.Float) and value.evaluated_value > 0)
+
+
+def _hint(match: Name) -> str:
+    """What to know of a rewritten optimizer."""
+    modules = match.file.project.programs.around(match.file.path)
+    clips = [f"{m.path}:{line}" for m in modules if m.training is not None for line in m.training.clips]
+    hint = "It steps parameters on the NPU only: a run on the CPU needs torch.optim."
+    if clips:
+        hint += f" clip_grad_norm_ ({clips[0]}) works; optimizer.clip_grad_norm_fused_(max_norm) is faster."
+    return hint
+
+
+def _line(match: Name) -> int:
+    return match.file.source.position(match.file.tree.span(match.node)[0])[0]
