@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from migrator.rule import Rule
     from migrator.target import Target
 
-CLEAN, FINDINGS, TROUBLE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+CLEAN, FINDINGS, TROUBLE = 0, 1, 2
 PROGRAM = "npu-migrate"
 
 
@@ -315,25 +315,29 @@ def rule(rules_dir: tuple[str, ...], rule: str) -> None:
 # --- the process ------------------------------------------------------------------------------------------
 
 
-def _terminated(_signal: int, _frame: object) -> None:
-    raise SystemExit(TERMINATED)
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
-    signal.signal(signal.SIGTERM, _terminated)
+    received: list[int] = []
+
+    def stop(number: int, _frame: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
     try:
         code = cli.main(args=args, prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        say(f"{PROGRAM}: interrupted; files that were not written yet are as they were")
-        return INTERRUPTED
     except OSError as error:
         say(f"{PROGRAM}: {error}")
         return TROUBLE
-    except Exception:
+    except (KeyboardInterrupt, Exception):
+        # An interrupt may arrive as another exception: Python wraps those that come while a class is made.
+        if received:
+            say(f"{PROGRAM}: interrupted; files that were not written yet are as they were")
+            return 128 + received[0]
         traceback.print_exc()
         say(f"{PROGRAM}: this is a bug; please report it with the lines above")
         return TROUBLE

@@ -243,10 +243,11 @@ def _local(items: Sequence[Item], project: Project, jobs: int | None) -> Answers
         if pool:
             pool.shutdown()
     finally:
-        for child in multiprocessing.active_children():
-            if child not in others:
-                child.terminate()
-                child.join()
+        left = [child for child in multiprocessing.active_children() if child not in others]
+        for child in left:
+            child.terminate()
+        for child in left:
+            child.join()
 
 
 def _elsewhere(items: Sequence[Item], project: Project, executor: Executor) -> Answers:

@@ -355,7 +355,7 @@ def test_ctrl_c_while_writing(tree: Path, capsysbinary, monkeypatch: pytest.Monk
 
     def interrupted(path: Path, target: Path) -> Path:
         if target.name == "b.py":
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", interrupted)
