@@ -124,9 +124,7 @@ def total(results: Sequence[Result]) -> Result:
 
 def print_row(name: str, cells: Sequence[str]) -> None:
     widths = (max(len(title), 5) + 2 for title in COLUMNS)
-    print(
-        f"{name[:34]:34}" + "".join(f"{cell:>{w}}" for cell, w in zip(cells, widths, strict=True)), flush=True
-    )
+    print(f"{name[:34]:34}" + "".join(f"{cell:>{w}}" for cell, w in zip(cells, widths, strict=True)), flush=True)
 
 
 def print_violations(results: Sequence[Result], verbose: bool) -> None:
@@ -141,9 +139,7 @@ def print_violations(results: Sequence[Result], verbose: bool) -> None:
         print("(-v lists each with its file and line)")
 
 
-def trees(
-    names: Sequence[str], folders: Sequence[Path], cache: Path, scratch: Path
-) -> Iterator[tuple[str, Path]]:
+def trees(names: Sequence[str], folders: Sequence[Path], cache: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
     """Name and folder of each tree to check."""
     for folder in folders:
         if not folder.is_dir():
@@ -159,14 +155,10 @@ def trees(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="packages of the corpus (default: all)")
     parser.add_argument("--dir", action="append", default=[], type=Path, help="check each subfolder instead")
-    parser.add_argument(
-        "--cache", type=Path, default=default_cache(), help="where wheels are kept (%(default)s)"
-    )
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are kept (%(default)s)")
     parser.add_argument("--tool", default=default_tool(), help="the command to check (%(default)s)")
     parser.add_argument("-v", "--verbose", action="store_true", help="list each violation")
     options = parser.parse_args(arguments)

@@ -31,6 +31,7 @@ MESSAGE_KEYWORDS = {"help", "description", "epilog", "reason", "msg"}
 KEY_CALLS = {"get", "pop", "setdefault"}
 ATTRIBUTE_CALLS = {"getattr", "hasattr", "setattr", "delattr"}
 ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+CUDA_PACKAGES = {"numba", "cupy", "cupyx", "pycuda"}  # there, a module `cuda` is the vendor's
 URL = re.compile(r"\w+://")
 PATH = re.compile(r"\S*[/\\]\S*|\S+\.(py|cu|cuh|cpp|h|so|pth?|ckpt|onnx|json|ya?ml|toml|txt|md|sh|whl)")
 
@@ -163,8 +164,14 @@ class _ReferenceFinder:
             isinstance(node.ctx, ast.Load)
             and (node in self.called or not is_options(node.value))  # nobody calls an option
             and (dotted(node) is None or dotted(node) not in self.stored)
+            and (node in self.called or not self.is_module(node))
             and not (dotted(node.value) == "self" and self.own_member(node.attr))
         )
+
+    def is_module(self, node: ast.Attribute) -> bool:
+        """Whether an attribute is a module of an imported package: `ours.accelerators.cuda`."""
+        packages = {target.split(".")[0] for target in self.resolve((dotted(node) or "").split(".")[0])}
+        return bool(packages - CUDA_PACKAGES)
 
     def own_member(self, name: str) -> bool:
         """Whether the class around the current node has its own member of this name."""
@@ -292,6 +299,7 @@ def text_positions(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         elif is_options_access(node):
             yield from keys(node.args[1:2])
         yield from (("message", k.value) for k in node.keywords if k.arg in MESSAGE_KEYWORDS)
+        yield from keys([k.value for k in node.keywords if k.arg == "dest"])  # argparse: the option's name
     elif isinstance(node, ast.Dict):
         yield from keys([key for key in node.keys if key])
     elif isinstance(node, ast.Subscript) and (dotted(node.value) or "").split(".")[-1] != "Literal":
@@ -336,8 +344,15 @@ def same_text(token: Token, replacements: Sequence[Token]) -> bool:
 
 
 def texts(source: str) -> list[str]:
+    """The text of an f-string, piece by piece, without the code that `{code=}` repeats as text."""
     expression = ast.parse(source, mode="eval").body
-    return [str(part.value) for part in literal_parts(expression) if isinstance(part, ast.Constant)]
+    parts = expression.values if isinstance(expression, ast.JoinedStr) else [expression]
+    result = []
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
+        if isinstance(part, ast.Constant):
+            label = f"{ast.unparse(following.value)}=" if isinstance(following, ast.FormattedValue) else ""
+            result.append(str(part.value).removesuffix(label))
+    return result
 
 
 # ----------------------------------------------------------------------------------------------------- trees

@@ -62,9 +62,7 @@ def measure_once(command: Sequence[str]) -> Usage:
     try:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     except FileNotFoundError as error:
-        raise Unusable(
-            f"cannot run {command[0]}: install it (pip install -e .) or name it with --tool"
-        ) from error
+        raise Unusable(f"cannot run {command[0]}: install it (pip install -e .) or name it with --tool") from error
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1, 2):
@@ -117,13 +115,9 @@ def figure(value: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dir", type=Path, help="measure on this tree instead of timm")
-    parser.add_argument(
-        "--cache", type=Path, default=default_cache(), help="where wheels are kept (%(default)s)"
-    )
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are kept (%(default)s)")
     parser.add_argument("--tool", default=default_tool(), help="the command to measure (%(default)s)")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each command (%(default)s)")
     options = parser.parse_args(arguments)
