@@ -22,13 +22,11 @@ from migrator.report import FORMATS
 from migrator.terminal import emit, progress_bar, say
 
 if TYPE_CHECKING:
-    from migrator.config import Config
     from migrator.faults import Fault
     from migrator.job import Job
     from migrator.records import FileResult
     from migrator.registry import Registry
     from migrator.rule import Rule
-    from migrator.target import Target
 
 CLEAN, FINDINGS, TROUBLE = 0, 1, 2
 PROGRAM = "npu-migrate"
@@ -96,6 +94,7 @@ def _job(paths: Sequence[str], options: Options) -> Job:
     """Configuration, files, rules and target of a run."""
     from migrator import config, discover, registry
     from migrator.job import Job
+    from migrator.target import detect
 
     first = Path(options.stdin_filename or paths[0])
     names = (*config.ADDITIVE, "select", "unsafe", "torch_npu", "soc", "jobs", "baseline", "format")
@@ -107,20 +106,8 @@ def _job(paths: Sequence[str], options: Options) -> Job:
         discovery = discover.Discovery([found])
     else:
         discovery = discover.discover(paths, chosen.exclude, chosen.root)
-    return Job(chosen, discovery, registry.load(chosen.rules_dir), _target(chosen))
-
-
-def _target(config: Config) -> Target:
-    from migrator import api
-    from migrator.target import Target, TargetError
-
-    if config.torch_npu is None:
-        return Target(api.versions()[-1], config.soc, "the newest known version")
-    try:
-        resolved = api.resolve(config.torch_npu)
-    except ValueError as error:
-        raise TargetError(str(error)) from error
-    return Target(resolved.version, config.soc, resolved.reason)
+    version = detect(first, cli=options.torch_npu, config=chosen.torch_npu, soc=chosen.soc)
+    return Job(chosen, discovery, registry.load(chosen.rules_dir), version)
 
 
 def _write(job: Job, paths: Sequence[str], options: Options) -> None:
@@ -310,6 +297,25 @@ def rule(rules_dir: tuple[str, ...], rule: str) -> None:
     close = get_close_matches(rule.lower(), by_word, n=1)
     hint = f"did you mean {by_word[close[0]].id} ({by_word[close[0]].name})?" if close else ""
     raise UserError(f"no rule {rule!r}; {hint or f'`{PROGRAM} rules` lists them all'}")
+
+
+@cli.command()
+@click.argument("name")
+@click.option("--torch-npu", metavar="VERSION", help="For this version. [default: what the project asks for]")
+@click.option("--format", type=click.Choice(["text", "json"]), default="text", help="[default: text]")
+@click.pass_context
+def api(ctx: click.Context, /, name: str, torch_npu: str | None, format: str) -> None:
+    """Tell what a CUDA or NPU name becomes, and since when."""
+    import json
+
+    from migrator.api.describe import Subject, describe
+    from migrator.target import detect
+
+    with _user_errors():
+        answer = describe(name, detect(Path.cwd(), cli=torch_npu, config=None, soc=None))
+    text = json.dumps(answer.to_json(), indent=2) if format == "json" else answer.to_text()
+    emit("stdout", f"{text}\n")
+    ctx.exit(FINDINGS if answer.subject is Subject.UNKNOWN else CLEAN)
 
 
 # --- the process ------------------------------------------------------------------------------------------

@@ -223,6 +223,7 @@ def test_the_target(repo: Path, npu_migrate: Run) -> None:
     done = npu_migrate(".", "--check", "--torch-npu", "latest")
     assert done.code == 2
     assert "'latest' is not a version number" in done.err
+    assert "--torch-npu" in done.err
 
 
 def test_configuration(repo: Path, npu_migrate: Run) -> None:
@@ -467,6 +468,28 @@ def test_an_unknown_rule_page(npu_migrate: Run) -> None:
     done = npu_migrate("rule", "device-strin")
     assert done.code == 2
     assert "did you mean NPU101 (device-string)?" in done.err
+
+
+def test_api(repo: Path, npu_migrate: Run) -> None:
+    done = npu_migrate("api", "torch.cuda.synchronize", "--torch-npu", "2.7.1")
+    assert done.code == 0
+    assert b"torch.npu.synchronize" in done.out
+    answer = npu_migrate("api", "torch.cuda.synchronize", "--torch-npu", "2.7.1", "--format", "json").json
+    assert (answer["torch_npu"], answer["replacement"]) == ("2.7.1", "torch.npu.synchronize")
+    (repo / "requirements.txt").write_text("torch-npu==2.6.0\n")
+    assert npu_migrate("api", "torch.cuda.Stream", "--format", "json").json["torch_npu"] == "2.6.0"
+
+
+def test_an_unknown_api_name(repo: Path, npu_migrate: Run) -> None:
+    done = npu_migrate("api", "torch.cuda.syncronize")
+    assert done.code == 1
+    assert b"torch.cuda.synchronize" in done.out
+
+
+def test_the_project_s_own_pin_is_the_target(repo: Path, npu_migrate: Run) -> None:
+    (repo / "requirements.txt").write_text("torch-npu==2.6.0\n")
+    done = npu_migrate(".", "--dry-run")
+    assert "torch_npu 2.6.0 (requirements.txt line 1 pins torch-npu==2.6.0)" in " ".join(done.err.split())
 
 
 def test_a_sub_command_wins_over_a_folder_of_its_name(repo: Path, npu_migrate: Run) -> None:
