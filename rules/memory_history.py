@@ -23,7 +23,8 @@ rule = Rule(
     examples=[
         Example(
             "import torch\nimport torch_npu\n"
-            "torch.cuda.memory._record_memory_history(\n    True, trace_alloc_max_entries=9, trace_alloc_record_context=True)\n",
+            "torch.cuda.memory._record_memory_history(\n"
+            "    True, trace_alloc_max_entries=9, trace_alloc_record_context=True)\n",
             'import torch\nimport torch_npu\ntorch.npu.memory._record_memory_history(\n    "all", max_entries=9)\n',
         ),
         Example(

@@ -33,6 +33,7 @@ rule = Rule(
         Example(
             "p.export_stacks('s.txt', 'self_cuda_time_total')\n", "p.export_stacks('s.txt', 'self_npu_time_total')\n"
         ),
+        Example("KEYS = {'cuda_time', 'cuda_time_total'}\n", "KEYS = {'device_time', 'device_time_total'}\n"),
         Example.unchanged("log['cuda_time'] = t\nprint('cuda_time_total')\nself.cuda_time_total = 0\n"),
     ],
 )
@@ -44,7 +45,7 @@ ATTRIBUTES = [f"{own}cuda_{what}" for own in ("", "self_") for what in ("time_to
 @rule.on_string("cuda_time", "cuda_memory_usage")
 def in_text(match: Text) -> Fix | None:
     call = _called(match)
-    known = COLUMN.fullmatch(match.value) or (match.value == "cuda_time" and call in ("table", "sort_by"))
+    known = COLUMN.fullmatch(match.value) or (match.value == "cuda_time" and _is_column(match, call))
     if match.is_bytes or not known or match.role("device").role in (Role.WORDS, Role.KEY):
         return None
     new = "npu" if call == "export_stacks" and "key_averages" not in match.file.source.text else _device(match)
@@ -57,6 +58,13 @@ def in_attribute(match: Method) -> Fix | None:
         return None
     new = match.attribute.replace("cuda", _device(match))
     return Fix(match.rename(new), f".{match.attribute} → .{new}", needs=())
+
+
+def _is_column(match: Text, call: str) -> bool:
+    """Whether `cuda_time`, which may be anything, is given to a table or stands beside other columns."""
+    element = match.parent()
+    beside = match.file.tree.parents.get(element) if isinstance(element, cst.Element) else None
+    return call in ("table", "sort_by") or (beside is not None and "cuda_time_total" in match.file.tree.text(beside))
 
 
 def _device(match: Match) -> str:
