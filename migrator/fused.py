@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
 
 from migrator.project import Project
 from migrator.training import SCHEDULER, Flow, Training, is_optimizer_name
+
+if TYPE_CHECKING:
+    from migrator.match import Name
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,40 @@ class Objection:
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.path}:{self.line})"
+
+
+def uses_device(match: Name) -> bool:
+    """Whether anything in the program around a file names an accelerator."""
+    return any(module.device for module in match.file.project.programs.around(match.file.path))
+
+
+def refused(match: Name, new: str) -> str | None:
+    """Why the arguments of a call cannot go to the fused class `new`; None: they can."""
+    call, target = match.call, match.file.target
+    signature, short = target.signature(new), new.rpartition(".")[2]
+    if call is None or call.has_star or not call.node.args:
+        return "its arguments are not written out"
+    if signature is None:
+        return f"{short} is not in torch_npu {target.torch_npu}"
+    if unknown := [f"{keyword}=" for keyword in call.keywords if not signature.accepts(keyword)]:
+        return f"{short} does not take {', '.join(unknown)}"
+    lr = call.argument(1, "lr")
+    if lr is None:
+        return f"{short} needs lr" if short == "NpuFusedSGD" else None
+    return f"{short} takes no tensor for lr" if "ensor(" in match.file.tree.text(lr) else None
+
+
+def against(match: Name) -> list[Objection]:
+    """What speaks against a fused optimizer in the place of this construction; the surest reasons first."""
+    file = match.file
+    assign = file.tree.parents.get(match.call.node) if match.call is not None else None
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+    if isinstance(target, cst.Attribute):
+        target = target.attr
+    if isinstance(target, cst.Name):
+        return objections(file.project, file.path, target.value)
+    line, _ = file.source.position(file.tree.span(match.node)[0])
+    return [Objection("it is not bound to one name", file.path, line)]
 
 
 def objections(project: Project, path: str, name: str) -> list[Objection]:

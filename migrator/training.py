@@ -13,7 +13,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-OPTIMIZERS = frozenset({"SGD", "Adam", "AdamW", "RMSprop", "Adadelta", "Lamb", "BertAdam", "AdamP", "RMSpropTF"})
+OPTIMIZERS = frozenset({
+    "SGD", "Adam", "AdamW", "RMSprop", "Adadelta", "Lamb", "BertAdam", "AdamP", "RMSpropTF", "Adagrad",
+    "FusedAdam", "FusedSGD", "FusedAdagrad", "FusedLAMB",
+})  # fmt: skip
 _FUSED = "NpuFused"
 _WORDS = re.compile(r"optim|zero_grad|\.grad\b|requires_grad|def forward|clip_grad|channels_last")
 _OPTIMIZER_NAME = re.compile(r"\w*optim\w*|(\w+_)?opts?(_\w+|[A-Z0-9]\w*)?", re.IGNORECASE)
@@ -329,7 +332,8 @@ class _Reader:
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         if isinstance(node, ast.ImportFrom):
-            packages = [(node.module or "").partition(".")[0]] if not node.level else []
+            own = node.level or node.module == "apex.optimizers"  # which is rewritten, and says nothing itself
+            packages = [] if own else [(node.module or "").partition(".")[0]]
             if packages == ["transformers"] and any(alias.name.endswith("Trainer") for alias in node.names):
                 self._hazard("a Trainer drives the optimizer", node, kernel=True)
         else:

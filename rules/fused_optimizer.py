@@ -16,7 +16,7 @@ need momentum (SGD), and nobody can try them without the hardware.
 
 import libcst as cst
 
-from migrator.fused import Objection, objections
+from migrator.fused import against, refused, uses_device
 from migrator.rule import INFO, SAFE, UNSAFE, WARNING, Example, Fix, Name, Report, Rule
 
 IMPORTS = "import torch\nimport torch_npu\n"
@@ -79,20 +79,18 @@ KERNELS = {"AdamW": "2.5.1", "Adam": "2.12", "SGD": "2.12"}  # fused=True runs o
 
 @rule.on_name(*(f"{module}.{name}" for name in CLASSES for module in ("torch.optim", f"torch.optim.{name.lower()}")))
 def use_fused(match: Name) -> Fix | Report | None:
-    call, project, path = match.call, match.file.project, match.file.path
-    if call is None or "fused" in call.keywords or not any(module.device for module in project.programs.around(path)):
+    call, name = match.call, match.qualified.rpartition(".")[2]
+    if call is None or "fused" in call.keywords or not uses_device(match):
         return None
-    name = match.qualified.rpartition(".")[2]
     new = f"torch_npu.optim.NpuFused{name}"
-    if (refused := _refused(match, new)) is not None:
-        return Report(f"{match.qualified} stays, which works on NPUs: {refused}", "Nothing has to change.")
-    target = _bound_name(match)
-    unbound = Objection("it is not bound to one name", path, _line(match))
-    against = objections(project, path, target) if target else [unbound]
-    if not against:
+    stays = f"{match.qualified} stays, which works on NPUs"
+    if (why := refused(match, new)) is not None:
+        return Report(f"{stays}: {why}", "Nothing has to change.")
+    reasons = against(match)
+    if not reasons:
         return Fix(match.rename(new), f"{match.qualified} → {new}, which does the same in fewer kernels", _hint(match))
-    message = f"{match.qualified} stays, which works on NPUs: {new} needs proof, but {against[0]}"
-    if _has_kernel(match, name) and not any(objection.kernel for objection in against):
+    message = f"{stays}: {new} needs proof, but {reasons[0]}"
+    if _has_kernel(match, name) and not any(reason.kernel for reason in reasons):
         remedy = "Nothing has to change. fused=True has an NPU kernel and follows torch's rules: --unsafe adds it."
         return Fix([call.append("fused=True")], message, remedy, UNSAFE)
     remedy = "Nothing has to change. For more speed put that right, then write the fused class; --unsafe forces it."
@@ -102,49 +100,19 @@ def use_fused(match: Name) -> Fix | Report | None:
 @rule.on_name(*(f"torch_npu.optim.NpuFused{name}" for name in CLASSES))
 def broken_buffer(match: Name) -> Report | None:
     """What surely breaks a fused optimizer that the code has already."""
-    target = _bound_name(match)
-    against = objections(match.file.project, match.file.path, target) if match.call is not None and target else []
-    if not against or not against[0].sure:
+    reasons = against(match) if match.call is not None else []
+    if not reasons or not reasons[0].sure:
         return None
     return Report(
-        f"{match.qualified} goes wrong: {against[0]}",
-        "Use optimizer.zero_grad(), in which gradients stay where they are, or go back to torch.optim.",
+        f"{match.qualified} goes wrong: {reasons[0]}",
+        "Use optimizer.zero_grad(), which leaves gradients where they are, or go back to torch.optim.",
         WARNING,
     )
 
 
-def _refused(match: Name, new: str) -> str | None:
-    """Arguments that the fused class does not take."""
-    call, signature = match.call, match.file.target.signature(new)
-    assert call is not None
-    short = new.rpartition(".")[2]
-    if call.has_star or not call.node.args:
-        return "its arguments are hidden behind a star"
-    if signature is None:
-        return f"{short} is not in torch_npu {match.file.target.torch_npu}"
-    if refused := [f"{keyword}=" for keyword in call.keywords if not signature.accepts(keyword)]:
-        return f"{short} does not take {', '.join(refused)}"
-    lr = call.argument(1, "lr")
-    if lr is None:
-        return f"{short} needs lr" if short == "NpuFusedSGD" else None
-    return f"{short} takes no tensor for lr" if "ensor(" in match.file.tree.text(lr) else None
-
-
-def _bound_name(match: Name) -> str | None:
-    """The variable or attribute that the optimizer is assigned to; None where it goes anywhere else."""
-    assign = match.file.tree.parents.get(match.call.node) if match.call is not None else None
-    if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
-        return None
-    target = assign.targets[0].target
-    if isinstance(target, cst.Attribute):
-        return target.attr.value
-    return target.value if isinstance(target, cst.Name) else None
-
-
 def _has_kernel(match: Name, name: str) -> bool:
     """Whether fused=True runs on the NPU; SGD's kernel refuses to work without momentum."""
-    assert match.call is not None
-    if name not in KERNELS or not match.file.target.at_least(KERNELS[name]):
+    if match.call is None or name not in KERNELS or not match.file.target.at_least(KERNELS[name]):
         return False
     momentum = match.call.argument(2, "momentum")
     value = momentum.value if momentum is not None else None
@@ -159,7 +127,3 @@ def _hint(match: Name) -> str:
     if clips:
         hint += f" clip_grad_norm_ ({clips[0]}) works; optimizer.clip_grad_norm_fused_(max_norm) is faster."
     return hint
-
-
-def _line(match: Name) -> int:
-    return match.file.source.position(match.file.tree.span(match.node)[0])[0]
