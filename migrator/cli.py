@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrator import __version__
-from migrator.options import CommandT, Options, SectionedCommand, common_options, job_options
+from migrator.options import CommandT, Options, SectionedCommand, common_options, job_options, write_sections
 from migrator.report import FORMATS
 from migrator.terminal import emit, progress_bar, say
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 CLEAN, FINDINGS, TROUBLE = 0, 1, 2
 PROGRAM = "npu-migrate"
+HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class UserError(click.ClickException):
@@ -195,14 +196,13 @@ class Cli(click.Group):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "PATH... [OPTIONS]")
         formatter.write_usage(ctx.command_path, "COMMAND ...", prefix="   or: ")
-        with click.Context(main_job, info_name=ctx.info_name) as job_context:
-            main_job.format_help_text(job_context, formatter)
-            main_job.format_options(job_context, formatter)
+        main_job.format_help_text(ctx, formatter)
+        write_sections([*main_job.params, *self.get_params(ctx)], ctx, formatter)
         self.format_commands(ctx, formatter)
         self.format_epilog(ctx, formatter)
 
 
-@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"]}, epilog="""\
+@click.group(cls=Cli, context_settings=HELP, epilog="""\
 \b
 Exit codes:
   0  nothing to change and nothing to report
@@ -223,7 +223,7 @@ def cli() -> None:
     """Migrate PyTorch code from CUDA to Ascend NPUs."""
 
 
-@click.command(cls=SectionedCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=SectionedCommand, context_settings=HELP)
 @common_options
 @job_options
 @click.pass_context
@@ -241,7 +241,7 @@ def main_job(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> N
     ctx.exit(_run(paths, chosen))
 
 
-@cli.command(cls=SectionedCommand)
+@cli.command(cls=SectionedCommand, context_settings=HELP)
 @common_options
 @click.pass_context
 def analyze(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,23 +46,30 @@ class Options:
 
 _SECTIONS = {
     "What to do": ("dry_run", "check", "stdin_filename", "commit_per_rule", "allow_dirty"),
-    "Which files, which rules": (
-        *("exclude", "select", "ignore", "unsafe", "baseline", "write_baseline", "rules_dir"),
+    "Which files and findings": (
+        *("exclude", "select", "ignore", "unsafe"),
+        *("rules_dir", "baseline", "write_baseline"),
     ),
-    "For which machine": ("torch_npu", "soc", "jobs"),
-    "Output": ("format", "output", "color", "verbose", "quiet", "help"),
+    "Target": ("torch_npu", "soc"),
+    "Output": ("format", "output", "color", "verbose", "quiet"),
 }
+
+
+def write_sections(params: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """The help of the options, in sections; what no section names comes last."""
+    records = {param.name: record for param in params if (record := param.get_help_record(ctx))}
+    sections = [(title, [records.pop(name) for name in names if name in records]) for title, names in _SECTIONS.items()]
+    for title, rows in [*sections, ("General", list(records.values()))]:
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 class SectionedCommand(click.Command):
     """A command whose help shows its options in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = {param.name: param.get_help_record(ctx) for param in self.get_params(ctx)}
-        for title, names in _SECTIONS.items():
-            if rows := [record for name in names if (record := records.get(name))]:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        write_sections(self.get_params(ctx), ctx, formatter)
 
 
 def _split(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
