@@ -223,9 +223,9 @@ class _Migration:
                     for pair in table["keyword"][arg.keyword.value]:
                         yield from self._ask([pair], Keyword(file, arg, Call(file, call)))
         yield from self._imports(file)
-        for pairs in table.get("file", {}).values():
-            for pair in pairs:
-                yield from self._ask([pair], FileMatch(file, file.tree.module))
+        once = {id(pair[1]): pair for pairs in table.get("file", {}).values() for pair in pairs}
+        for pair in once.values():
+            yield from self._ask([pair], FileMatch(file, file.tree.module))
 
     def _ask(self, pairs: Sequence[tuple[Rule, Handler]], match: Match) -> Iterator[Finding]:
         """The first answer of several handlers that could speak of the same place."""
