@@ -57,7 +57,8 @@ _SECTIONS = {
 
 def write_sections(params: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """The help of the options, in sections; what no section names comes last."""
-    records = {param.name: record for param in params if (record := param.get_help_record(ctx))}
+    options = (param for param in params if isinstance(param, click.Option))
+    records = {option.name: record for option in options if (record := option.get_help_record(ctx))}
     sections = [(title, [records.pop(name) for name in names if name in records]) for title, names in _SECTIONS.items()]
     for title, rows in [*sections, ("General", list(records.values()))]:
         if rows:
