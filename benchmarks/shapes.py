@@ -1,6 +1,9 @@
-"""What watching a loop costs: the time of a training step with the shape detector on, over that with it off.
+"""What watching a loop costs: the CPU time of a training step with the shape detector on, over that with it off.
+
+One thread and CPU time, so that other work on the machine hardly shows.
 
 python benchmarks/shapes.py [--batches 30] [--rounds 5] [--device cpu]
+TORCH_DEVICE_BACKEND_AUTOLOAD=1 python benchmarks/shapes.py --device npu
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from pathlib import Path
 
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 os.environ["NPU_MIGRATE_SHAPES_STEPS"] = "0"  # record every batch
+os.environ["RANK"] = "1"  # only rank 0 prints a summary
 os.environ["NPU_MIGRATE_SHAPES_OUT"] = str(Path(tempfile.mkdtemp()) / "shapes.csv")
 
 import torch
@@ -56,21 +60,22 @@ def transformer(device: str) -> Step:
 
 
 def milliseconds(step: Step, batches: Iterable[int]) -> float:
-    """Return the mean time of a step, without the first."""
-    number, start = -1, 0.0
+    """Return the mean CPU time of a step, without the first."""
+    number, start = 0, 0.0
     for number, _ in enumerate(batches):
         if number == 1:
-            start = time.perf_counter()
+            start = time.process_time()
         step()
-    return (time.perf_counter() - start) / number * 1e3
+    return (time.process_time() - start) / number * 1e3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=30, help="steps per round, at least 3")
+    parser.add_argument("--batches", type=int, default=30, help="steps per round, at least 2")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the fastest counts")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     for build in (cnn, transformer):
         step = build(options.device)
         batches = range(options.batches)

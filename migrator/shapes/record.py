@@ -13,8 +13,8 @@ from .places import Place, Places
 
 Shapes = tuple[Sequence[int], ...]
 
-MAX_CALLS = 50_000  # operator calls kept in all: about 1 kB each, and 200 B more for each shape
-MAX_CALLS_PER_SITE = 256  # calls of one operator at one place within an iteration that are kept apart
+MAX_CALLS = 20_000  # operator calls kept in all: about 1 kB each, and 300 B more for each shape
+MAX_CALLS_PER_SITE = 1024  # calls of one operator at one place within an iteration that are kept apart
 MAX_SHAPES = 32  # shapes of a call that are told apart; its ranges cover the others too
 MAX_RANKS = 4  # combinations of ranks in a range
 DEFAULT_STEPS = 200  # batches recorded per loop
