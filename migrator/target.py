@@ -247,17 +247,15 @@ def _from_requirements(text: str) -> Iterator[Found]:
 def _requirement(text: str, line: int) -> Iterator[Found]:
     """The pin in one PEP 508 requirement, if it is about torch and applies to Linux."""
     text = text.strip()
-    if not _REQUIREMENT.match(text):
-        return
-    wheel = _WHEEL.search(text)
-    if wheel:
+    wheel, match = _WHEEL.search(text), _REQUIREMENT.match(text)
+    if wheel and not text.startswith("#"):
         yield wheel["name"], f"=={wheel['version']}", line
+        return
+    if not match:
         return
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
-        match = _REQUIREMENT.match(text)
-        assert match is not None
         yield match["name"], text[match.end("name") :].partition(";")[0].strip(), line
         return
     machines = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -186,7 +187,9 @@ class Package:
         if name not in self._modules:
             file = self._files[name]
             try:
-                tree = ast.parse(self._read(file))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about escapes in somebody else's strings
+                    tree = ast.parse(self._read(file))
             except (SyntaxError, ValueError) as error:
                 raise WheelError(f"{self.path.name}: {file} cannot be parsed: {error}") from error
             self._modules[name] = Module(name, tree, file.endswith("/__init__.py"))
