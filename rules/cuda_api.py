@@ -33,6 +33,7 @@ rule = Rule(
         Example.reported("import torch\ntorch.cuda.nvtx.range_push('a')\n", "2.11", target="2.7.1"),
         Example.reported("import torch\ntorch.cuda.nccl.version()\n", "no counterpart"),
         Example.reported("import torch\ng = torch.cuda.CUDAGraph(keep_graph=True)\n", "does not take keep_graph="),
+        Example.reported("import torch\ntorch._C._cuda_clearCublasWorkspaces()\n", "private"),
         Example.unchanged("class torch:\n    pass\n\n\ntorch.cuda.synchronize()\n"),
     ],
 )
@@ -46,3 +47,14 @@ def use_torch_npu(match: Name) -> Fix | Report | None:
             "The NPU must not take this path. Write a branch for it, or let it fall through to the plain one.",
         )
     return rename_or_report(match)
+
+
+@rule.on_name("torch._C.*", words=("_C._cuda", "_C._Cuda", "_C import _cuda"))
+def private(match: Name) -> Report | None:
+    """torch's private bindings for CUDA."""
+    if "cuda" not in match.qualified.lower():
+        return None
+    return Report(
+        f"{match.qualified} is a private part of torch's CUDA side, which an NPU build of torch does not have",
+        "Use the public function that stands behind it; `npu-migrate api NAME` tells its NPU counterpart.",
+    )

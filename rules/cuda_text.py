@@ -27,7 +27,7 @@ rule = Rule(
             "import torch\nimport torch_npu\nm = getattr(torch, 'npu')\nok = getattr(x, 'is_npu', False)\n",
         ),
         Example.reported("x = 'torch.cuda.nccl.version'\n", "torch.cuda.nccl.version"),
-        Example.unchanged("print('torch.cuda.FloatTensor')\n"),
+        Example.unchanged("print('torch.cuda.FloatTensor')\nstates['torch.cuda'] = 1\n"),
     ],
 )
 
@@ -52,7 +52,8 @@ def rename_in_text(match: Text) -> Fix | Report | None:
 
 
 def _dotted(match: Text) -> Fix | Report | None:
-    if match.role("device").role is Role.WORDS:
+    role = match.role("device").role
+    if role is Role.WORDS or (role is Role.KEY and not match.value.endswith("Tensor")):
         return None
     new = destination(match.value, match.file.target)
     if new is None:

@@ -117,7 +117,7 @@ def test_other_text_stays(migrated, code):
 
 
 def test_only_the_word_changes(migrated):
-    code = HEAD + 'x = t.to( f"cuda:{ f(a, \'b\') }"  ,  non_blocking = True )  # to cuda\n'
+    code = HEAD + "x = t.to( f\"cuda:{ f(a, 'b') }\"  ,  non_blocking = True )  # to cuda\n"
     assert migrated(code).text == code.replace('f"cuda:', 'f"npu:')
 
 

@@ -43,9 +43,7 @@ CHANGED = [
         ["from torch_npu import npu", "npu.set_device(0)", "s = npu.Stream()"],
         id="from torch import cuda",
     ),
-    pytest.param(
-        "import torch\ng = torch.cuda.CUDAGraph()\n", ["torch.npu.NPUGraph()"], id="a name that differs"
-    ),
+    pytest.param("import torch\ng = torch.cuda.CUDAGraph()\n", ["torch.npu.NPUGraph()"], id="a name that differs"),
     pytest.param("import torch\nfn = x.cuda\ny = fn()\n", ["fn = x.npu"], id="a bound method"),
     pytest.param(
         "import torch\n\n\ndef f(self):\n    return hasattr(self.model.module, 'head') and self.x.cuda()\n",
@@ -101,7 +99,9 @@ def test_reported_with_a_remedy(migrated, code, line):
 def test_profiler_activity_is_never_an_npu_member_of_torchs_class(migrated):
     code = "from torch.profiler import ProfilerActivity, profile\nwith profile(activities=[ProfilerActivity.CUDA]) as p:\n    f()\n"
     outcome = migrated(code)
-    assert "from torch.profiler import ProfilerActivity" not in outcome.text or "ProfilerActivity.NPU" not in outcome.text
+    assert (
+        "from torch.profiler import ProfilerActivity" not in outcome.text or "ProfilerActivity.NPU" not in outcome.text
+    )
     assert outcome.fixed or outcome.left
 
 

@@ -26,7 +26,9 @@ EXAMPLES = [
 def run(code: str, rule: Rule, example: Example):
     files = [("example.py", code.encode()), *((path, text.encode()) for path, text in example.files)]
     target = Target(example.target or NEWEST, None, "test")
-    settings = Settings(target, frozenset({rule.id, "NPU100"} | {r.id for r in RULES if r.id in example_rules(rule)}), example.unsafe)
+    settings = Settings(
+        target, frozenset({rule.id, "NPU100"} | {r.id for r in RULES if r.id in example_rules(rule)}), example.unsafe
+    )
     return migrate(code.encode(), "example.py", settings, Project.scan(files)), settings
 
 
