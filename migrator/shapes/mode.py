@@ -36,11 +36,9 @@ _running_node = torch._C._current_autograd_node
 def record_loop(iterable: Iterable[T], loop: Loop) -> Iterator[T]:
     """Yield the items of ``iterable``, recording what the calling thread runs between two of them."""
     recorder = _recorder()
-    try:
-        length = len(iterable)  # type: ignore[arg-type]
-    except (TypeError, NotImplementedError):
-        length = None
+    length = _length(iterable)
     index = 0
+    items: list[T] = []  # holds an item until it is handed over, so that ``del batch`` frees its memory
     recorder.enter(loop)
     try:
         with recorder.paused():
@@ -48,7 +46,7 @@ def record_loop(iterable: Iterable[T], loop: Loop) -> Iterator[T]:
         while True:
             with recorder.paused():
                 try:
-                    item = next(iterator)
+                    items.append(next(iterator))
                 except StopIteration:
                     loop.end_epoch()
                     return
@@ -56,11 +54,20 @@ def record_loop(iterable: Iterable[T], loop: Loop) -> Iterator[T]:
                 loop.next_batch(is_last=index == length)
             if loop.batch == loop.steps + 1:
                 report.save(journal)
-                say(f"{report.location(loop.place)} goes on unwatched after {loop.steps} batches")
-            yield item
+                if journal.rank == 0:
+                    say(f"{report.location(loop.place)} goes on unwatched after {loop.steps} batches")
+            yield items.pop()
     finally:
         recorder.leave(loop)
-        report.save(journal)
+        if not recorder.loops:
+            report.save(journal)
+
+
+def _length(iterable: Iterable[Any]) -> int | None:
+    try:
+        return len(iterable)  # type: ignore[arg-type]
+    except Exception:  # a plain loop would not ask for it
+        return None
 
 
 class Recorder(dispatch.TorchDispatchMode):  # type: ignore[misc]

@@ -18,6 +18,7 @@ MAX_CALLS_PER_SITE = 1024  # calls of one operator at one place within an iterat
 MAX_SHAPES = 32  # shapes of a call that are told apart; its ranges cover the others too
 MAX_RANKS = 4  # combinations of ranks in a range
 DEFAULT_STEPS = 200  # batches recorded per loop
+MAX_EPOCHS = 10  # epochs whose end is recorded even beyond that
 SHOWN_TENSORS = 6
 
 
@@ -130,15 +131,15 @@ class Loop:
         self.iteration = 0
         self.is_recording = False
         self.is_saved = False
+        self._epochs = 0
 
     def next_batch(self, is_last: bool) -> None:
         """Start an iteration with the next batch.
 
-        After the first ``steps`` batches only those known to be the last of an epoch are recorded, as they tend to be
-        smaller.
+        After the first ``steps`` batches only the last ones of a few epochs are recorded, as they tend to be smaller.
         """
         self.batch += 1
-        self.is_recording = is_last or self.batch <= self.steps
+        self.is_recording = self.batch <= self.steps or (is_last and self._epochs < MAX_EPOCHS)
         self.next_iteration()
 
     def next_iteration(self) -> None:
@@ -146,6 +147,9 @@ class Loop:
 
     def end_epoch(self) -> None:
         """Note that the latest batch was the last one of its epoch."""
+        if not self.is_recording:
+            return
+        self._epochs += 1
         self.is_saved = False
         for site in self.sites.values():
             for call in site.calls:

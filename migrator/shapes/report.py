@@ -233,7 +233,7 @@ def save(journal: Journal, force: bool = False) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", newline="", encoding="utf-8") as file:
+        with part.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
             writer.writerows(finding.csv_row() for finding in findings(journal))

@@ -205,6 +205,16 @@ def test_the_last_batch_is_seen_beyond_the_recorded_steps(rows: Rows, monkeypatc
     assert "drop_last=True" in shapes.summary()
 
 
+def test_short_inner_loops_come_to_an_end_of_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NPU_MIGRATE_SHAPES_STEPS", "6")
+    for _ in range(50):
+        for _ in shapes.watch(range(3)):
+            torch.ones(2).sin()
+    [loop] = journal.loops.values()
+    assert loop.batch == 150
+    assert {call.count for site in loop.sites.values() for call in site.calls} == {6 + record.MAX_EPOCHS - 2}
+
+
 def test_recording_stops_after_some_steps(
     rows: Rows, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

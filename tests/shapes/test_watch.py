@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from itertools import islice
 
@@ -119,6 +120,13 @@ def test_an_error_of_the_loader_reaches_the_program() -> None:
     with pytest.raises(OSError, match="no such image"):
         for _ in shapes.watch(fetch()):
             assert is_on()
+
+
+def test_a_batch_is_not_kept_alive() -> None:
+    for batch in shapes.watch(torch.ones(2) for _ in range(2)):
+        alive = weakref.ref(batch)
+        del batch
+        assert alive() is None
 
 
 def test_an_abandoned_iterator_ends_with_its_last_reference() -> None:
