@@ -40,6 +40,11 @@ def in_to(match: Method) -> Fix | Report | None:
     return _answer(match, device.value) if device is not None and device.keyword is None else None
 
 
+@rule.on_keyword("device_id", words=WORDS)
+def of_process_group(match: Keyword) -> Fix | Report | None:
+    return _answer(match, match.node.value) if match.function_name == "init_process_group" else None
+
+
 @rule.on_keyword("device", words=WORDS)
 def in_argument(match: Keyword) -> Fix | Report | None:
     function = match.function or ""
