@@ -128,7 +128,8 @@ class _Migration:
             left, again = self._round()
             if not again:
                 break
-        inactive = {word for rule in self.registry.rules if rule.id not in self.settings.enabled for word in (rule.id, rule.name)}
+        off = [rule for rule in self.registry.rules if rule.id not in self.settings.enabled]
+        inactive = {word for rule in off for word in (rule.id, rule.name)}
         diagnostics = [*self.settled, *left, *self.suppressions.faults(self.used, inactive)]
         diagnostics.sort(key=lambda d: (d.line, d.column, d.rule, d.message))
         after = self.original.encode(self.source.text)
@@ -283,8 +284,10 @@ class _Migration:
         table = self.registry.table.get("string", {})
         words = re.compile("|".join(map(re.escape, sorted(table, key=len, reverse=True))) or "(?!)", re.IGNORECASE)
         nodes: list[cst.SimpleString | cst.FormattedString | cst.ConcatenatedString] = [
-            *file.tree.all(cst.SimpleString), *file.tree.all(cst.FormattedString), *file.tree.all(cst.ConcatenatedString),
-        ]  # fmt: skip
+            *file.tree.all(cst.SimpleString),
+            *file.tree.all(cst.FormattedString),
+            *file.tree.all(cst.ConcatenatedString),
+        ]
         for node in nodes:
             if isinstance(file.tree.parents.get(node), cst.ConcatenatedString):
                 continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from migrator.roles import words_of
+from migrator.sinks import words_of
 
 if TYPE_CHECKING:
     from migrator.context import FileContext

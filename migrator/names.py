@@ -264,7 +264,7 @@ class Names:
         return None
 
     def _resolve_lookup(self, node: cst.Call) -> str | None:
-        """Calls that name modules: `getattr(torch, "cuda")`, `get_device_module("cuda")`, `import_module("torch.cuda")`."""
+        """Calls that name modules: getattr(torch, "cuda"), get_device_module("cuda"), import_module("torch.cuda")."""
         values = [a.value.evaluated_value for a in node.args if isinstance(a.value, cst.SimpleString)]
         texts = [value for value in values if isinstance(value, str)]
         if not texts:

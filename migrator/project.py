@@ -211,9 +211,10 @@ class _Gatherer:
             )
             self._stored[node.name] |= {t.id for t in targets if isinstance(t, ast.Name) and t.id in OWNED}
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Attribute) and inner.attr in OWNED and isinstance(inner.ctx, ast.Store):
-                if _last(inner.value) == "self":
-                    self._stored[node.name].add(inner.attr)
+            if not isinstance(inner, ast.Attribute) or not isinstance(inner.ctx, ast.Store):
+                continue
+            if inner.attr in OWNED and _last(inner.value) == "self":
+                self._stored[node.name].add(inner.attr)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         parameters = _parameters(node)

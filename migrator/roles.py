@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from migrator.names import Binding, dotted
+from migrator.sinks import (
+    MAX_DEPTH,
+    SINKS,
+    WITH_DEFAULT,
+    Sinks,
+    keyword_text,
+    last_name,
+    positional_texts,
+    subscript_text,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from migrator.context import FileContext
@@ -46,126 +56,23 @@ class Verdict:
         return self.role is Role.SINK
 
 
-@dataclass(frozen=True)
-class SinkKind:
-    """What counts as a place that takes a device, or a backend.
-
-    words        whole words (split at _ and at capitals) that say so in a variable, parameter or option name
-    calls        qualified function → index of the positional argument that takes one
-    methods      method name → index, on any receiver
-    siblings     strings that only stand beside one: 'cpu' beside 'cuda'
-    receivers    attribute or function names whose value is one
-    """
-
-    words: frozenset[str]
-    calls: dict[str, int]
-    methods: dict[str, int]
-    siblings: frozenset[str]
-    receivers: frozenset[str]
-
-
-SINKS = {
-    "device": SinkKind(
-        words=frozenset({"device", "devices", "dev", "devs", "devicetype", "location"}),
-        calls={
-            "torch.device": 0, "torch.set_default_device": 0, "torch.autocast": 0, "torch.amp.autocast": 0,
-            "torch.amp.autocast_mode.autocast": 0, "torch.amp.GradScaler": 0, "torch.amp.grad_scaler.GradScaler": 0,
-            "torch.amp.is_autocast_available": 0, "torch.Generator": 0, "torch.load": 1, "torch.jit.load": 1,
-            "torch.get_device_module": 0, "torch.Stream": 0, "torch.Event": 0, "torch.is_autocast_enabled": 0,
-            "torch.set_autocast_enabled": 0, "torch.get_autocast_dtype": 0, "torch.set_autocast_dtype": 0,
-            "torch.distributed.device_mesh.init_device_mesh": 0, "torch.distributed.init_device_mesh": 0,
-            "torch.distributed.device_mesh.DeviceMesh": 0, "torch.distributed.DeviceMesh": 0,
-        },
-        methods={"to": 0, "cuda": 0, "pin_memory": 0, "set_device": 0, "to_device": 0, "get_device": 0},
-        siblings=frozenset({"cpu", "mps", "npu", "xpu", "meta", "hpu", "mlu", "musa", "tpu"}),
-        receivers=frozenset({"device", "device_type", "get_default_device", "current_accelerator", "get_device"}),
-    ),
-    "backend": SinkKind(
-        words=frozenset({"backend", "backends", "communication"}),
-        calls={
-            "torch.distributed.init_process_group": 0, "torch.distributed.distributed_c10d.init_process_group": 0,
-            "torch.distributed.Backend": 0, "torch.distributed.is_backend_available": 0,
-        },
-        methods={"init_process_group": 0, "init_distributed": 0},
-        siblings=frozenset({"gloo", "mpi", "ucc", "hccl"}),
-        receivers=frozenset({"get_backend", "backend", "get_default_backend_for_device"}),
-    ),
-}  # fmt: skip
-
 _LOGGERS = frozenset(
-    [
-        "print",
-        "warn",
-        "warning",
-        "info",
-        "debug",
-        "error",
-        "critical",
-        "exception",
-        "log",
-        "echo",
-        "secho",
-        "write",
-        "fail",
-        "skip",
-        "skipif",
-        "xfail",
-        "print_rank_0",
-        "log_rank_0",
-        "writelines",
-        "set_description",
-        "set_postfix",
-        "set_description_str",
-        "add_text",
-    ]
+    "print warn warning info debug error critical exception log echo secho write fail skip skipif xfail "
+    "print_rank_0 log_rank_0 writelines set_description set_postfix set_description_str add_text".split()
 )
-_PATHS = frozenset({"join", "Path", "open", "joinpath", "exists", "isdir", "isfile", "listdir", "makedirs", "glob"})
-_DEFAULTED = frozenset({"get", "getenv", "pop", "setdefault", "getattr"})
+_PATHS = frozenset("join Path open joinpath exists isdir isfile listdir makedirs glob".split())
 _STRING_METHODS = frozenset(
-    [
-        "startswith",
-        "endswith",
-        "replace",
-        "split",
-        "rsplit",
-        "strip",
-        "lstrip",
-        "rstrip",
-        "removeprefix",
-        "removesuffix",
-        "find",
-        "index",
-        "count",
-        "partition",
-    ]
+    "startswith endswith replace split rsplit strip lstrip rstrip removeprefix removesuffix find index count "
+    "partition".split()
 )
-_PASS_THROUGH = frozenset(
-    {"str", "list", "tuple", "set", "frozenset", "sorted", "cycle", "iter", "reversed", "Choice", "param"}
-)
+_PASS_THROUGH = frozenset("str list tuple set frozenset sorted cycle iter reversed Choice param".split())
 _OPTION_CALLS = re.compile(r"^(add_argument|option|Option|argument|Argument|DEFINE_\w+|add_arg|hp_choice)$")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_HELP = frozenset(
-    {
-        "help",
-        "description",
-        "doc",
-        "msg",
-        "message",
-        "title",
-        "label",
-        "name",
-        "reason",
-        "metavar",
-        "epilog",
-        "usage",
-    }
-)
-MAX_DEPTH = 6
-
-
-def words_of(name: str) -> set[str]:
-    """`gpuDevice_type` → {gpu, device, type}."""
-    return {word.lower() for word in _WORD.findall(name)}
+_HELP = frozenset("help description doc msg message title label name reason metavar epilog usage".split())
+# What passes the value on as it is.
+_SAME_VALUE = (
+    cst.ConcatenatedString, cst.FormattedString, cst.FormattedStringExpression, cst.BooleanOperation,
+    cst.BinaryOperation, cst.Element, cst.StarredElement, cst.List, cst.Tuple, cst.Set, cst.Lambda, cst.Await,
+)  # fmt: skip
 
 
 class Roles:
@@ -173,85 +80,12 @@ class Roles:
 
     def __init__(self, file: FileContext) -> None:
         self._file, self._tree, self._names = file, file.tree, file.names
-        self._busy: set[tuple[cst.CSTNode | str, str]] = set()
+        self._sinks = Sinks(file)
+        self._busy: set[tuple[str, str]] = set()
 
     def of(self, node: cst.CSTNode, sink: str) -> Verdict:
         """What the value of an expression is used as."""
         return self._value(node, sink, 0)
-
-    # --- names say it ---------------------------------------------------------------------------------------
-
-    def _says(self, name: str, sink: str) -> bool:
-        """Whether a variable, parameter or option of this name holds a device: by its words, or as the repo uses it."""
-        words = words_of(name)
-        if words & SINKS[sink].words and not words & {
-            "count",
-            "num",
-            "name",
-            "names",
-            "map",
-            "msg",
-            "ids",
-            "idx",
-            "index",
-        }:
-            return True
-        if sink == "device" and name in {"map_location", "device_map", "device_name"}:
-            return True
-        return self._file.project.reaches(sink, name.replace("-", "_").lstrip("_"))
-
-    def is_sink(self, node: cst.CSTNode, sink: str, depth: int = 0) -> bool:
-        """Whether an expression's value is a device (or backend), or its text."""
-        if depth > MAX_DEPTH:
-            return False
-        if isinstance(node, cst.Attribute):
-            if node.attr.value == "type":
-                return sink == "device" and self.is_sink(node.value, sink, depth + 1)
-            return node.attr.value in SINKS[sink].receivers or self._says(node.attr.value, sink)
-        if isinstance(node, cst.Call):
-            return self._call_gives_sink(node, sink, depth)
-        if isinstance(node, cst.Subscript):
-            key = self._subscript_text(node)
-            return (key is not None and self._says(key, sink)) or self.is_sink(node.value, sink, depth + 1)
-        if isinstance(node, cst.Name):
-            return self._says(node.value, sink) or any(
-                self._binding_is_sink(binding, sink, depth) for binding in self._names.bindings_of(node)
-            )
-        if isinstance(node, (cst.IfExp, cst.BooleanOperation)):
-            parts = (node.body, node.orelse) if isinstance(node, cst.IfExp) else (node.left, node.right)
-            return any(self.is_sink(part, sink, depth + 1) for part in parts)
-        return False
-
-    def _call_gives_sink(self, node: cst.Call, sink: str, depth: int) -> bool:
-        function = self._names.resolve(node.func)
-        if function == "torch.device" or (sink == "backend" and function == "torch.distributed.get_backend"):
-            return function == "torch.device" if sink == "device" else True
-        name = _last(node.func)
-        if name == "str" and node.args:
-            return self.is_sink(node.args[0].value, sink, depth + 1)
-        if name in {"lower", "strip", "split", "upper", "format"} and isinstance(node.func, cst.Attribute):
-            return self.is_sink(node.func.value, sink, depth + 1)
-        if name in _DEFAULTED:
-            return any(self._says(key, sink) for key in _texts(node))
-        return name in SINKS[sink].receivers or bool(words_of(name) & SINKS[sink].words and "get" in words_of(name))
-
-    def _binding_is_sink(self, binding: Binding, sink: str, depth: int) -> bool:
-        key = (binding.node, sink + ":is")
-        if key in self._busy or binding.value is None:
-            return False
-        self._busy.add(key)
-        try:
-            return self.is_sink(binding.value, sink, depth + 1)
-        finally:
-            self._busy.discard(key)
-
-    @staticmethod
-    def _subscript_text(node: cst.Subscript) -> str | None:
-        index = node.slice[0].slice
-        if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
-            text = index.value.evaluated_value
-            return text if isinstance(text, str) else None
-        return None
 
     # --- where a value goes -----------------------------------------------------------------------------------
 
@@ -261,19 +95,13 @@ class Roles:
             return Verdict(Role.UNKNOWN, "its use cannot be followed")
         if (sibling := self._sibling(node, parent, sink)) is not None:
             return sibling
-        climb = (
-            cst.ConcatenatedString, cst.FormattedString, cst.FormattedStringExpression, cst.BooleanOperation,
-            cst.Element, cst.Lambda, cst.Await, cst.StarredElement, cst.NamedExpr,
-        )  # fmt: skip
         if isinstance(parent, cst.IfExp):
             if node is parent.test:
                 return Verdict(Role.UNKNOWN, "it is only tested for truth")
             return self._value(parent, sink, depth + 1)
         if isinstance(parent, cst.NamedExpr):
             return self._first(self._goes_to(parent.target, sink, depth), self._value(parent, sink, depth + 1))
-        if isinstance(parent, cst.BinaryOperation):
-            return self._value(parent, sink, depth + 1)
-        if isinstance(parent, climb) or isinstance(parent, (cst.List, cst.Tuple, cst.Set)):
+        if isinstance(parent, _SAME_VALUE):
             return self._value(parent, sink, depth + 1)
         if isinstance(parent, cst.Attribute) and parent.value is node:
             return self._attribute(parent, sink, depth)
@@ -304,7 +132,7 @@ class Roles:
             return self._returned(parent, sink, depth)
         if isinstance(parent, cst.MatchValue):
             match = self._tree.enclosing(parent, cst.Match)
-            if match is not None and self.is_sink(match.subject, sink):
+            if match is not None and self._sinks.holds(match.subject, sink):
                 return Verdict(Role.SINK, "it is matched against a device", match)
             return Verdict(Role.COMPARED, "it is matched against something unknown", match)
         if isinstance(parent, (cst.ListComp, cst.SetComp, cst.GeneratorExp)):
@@ -351,7 +179,7 @@ class Roles:
         else:
             assert isinstance(parent, cst.Comparison)
             test, others = parent, [target.comparator for target in parent.comparisons]
-        if any(self.is_sink(other, sink) for other in others):
+        if any(self._sinks.holds(other, sink) for other in others):
             return Verdict(
                 Role.SINK,
                 "it is compared with a device" if sink == "device" else "it is compared with a backend",
@@ -376,7 +204,7 @@ class Roles:
             if (
                 isinstance(key, cst.SimpleString)
                 and isinstance(key.evaluated_value, str)
-                and self._says(key.evaluated_value, sink)
+                and self._sinks.named(key.evaluated_value, sink)
             ):
                 return Verdict(Role.SINK, f"it is the value of {key.value}")
             return self._value(whole, sink, depth + 1)
@@ -394,7 +222,7 @@ class Roles:
             return Verdict(Role.NAME, "it is a class argument")
         if not isinstance(call, cst.Call):
             return Verdict(Role.UNKNOWN, "its use cannot be followed")
-        function, name = self._names.resolve(call.func) or "", _last(call.func)
+        function, name = self._names.resolve(call.func) or "", last_name(call.func)
         if _OPTION_CALLS.match(name):
             return self._option(call, arg, sink)
         keyword = arg.keyword.value if arg.keyword else None
@@ -413,14 +241,14 @@ class Roles:
         return self._other_call(call, function, name, index, sink, depth)
 
     def _other_call(self, call: cst.Call, function: str, name: str, index: int, sink: str, depth: int) -> Verdict:
-        if name in _DEFAULTED and index >= 1:
-            if any(self._says(key, sink) for key in _texts(call)):
+        if name in WITH_DEFAULT and index >= 1:
+            if any(self._sinks.named(key, sink) for key in positional_texts(call)):
                 return Verdict(Role.SINK, "it is the default of a device setting")
             return self._value(call, sink, depth + 1)
         if name in {"get", "pop"} and index == 0:
             return Verdict(Role.KEY, "it is a key")
         if name in _STRING_METHODS and isinstance(call.func, cst.Attribute):
-            if self.is_sink(call.func.value, sink):
+            if self._sinks.holds(call.func.value, sink):
                 return Verdict(Role.SINK, f"it is looked for in a {sink}'s text", call)
             return Verdict(Role.COMPARED, "it is looked for in another text", call)
         if name == "join" and isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.SimpleString):
@@ -431,7 +259,7 @@ class Roles:
             return self._value(call.func.value, sink, depth + 1)
         if name == "parametrize" and call.args and isinstance(call.args[0].value, cst.SimpleString):
             names = str(call.args[0].value.evaluated_value).split(",")
-            if index and any(self._says(n.strip(), sink) for n in names):
+            if index and any(self._sinks.named(n.strip(), sink) for n in names):
                 return Verdict(Role.SINK, "it is a test parameter for a device")
         if name in _PATHS:
             return Verdict(Role.NAME, "it is part of a path")
@@ -444,15 +272,14 @@ class Roles:
         ):
             return Verdict(Role.SINK, f"{function} takes it")
         for parameters in self._file.project.parameters(name):
-            if index < len(parameters):
-                if self._says(parameters[index], sink):
-                    return Verdict(Role.SINK, f"parameter {parameters[index]} of {name}() is a {sink}")
+            if index < len(parameters) and self._sinks.named(parameters[index], sink):
+                return Verdict(Role.SINK, f"parameter {parameters[index]} of {name}() is a {sink}")
         if name in SINKS[sink].receivers or words_of(name) & SINKS[sink].words:
             return Verdict(Role.SINK, f"{name}() takes a {sink}")
         return Verdict(Role.UNKNOWN, f"what {name or 'the call'}() does with it is unknown")
 
     def _keyword_argument(self, call: cst.Call, keyword: str, name: str, sink: str, depth: int) -> Verdict:
-        if self._says(keyword, sink):
+        if self._sinks.named(keyword, sink):
             return Verdict(Role.SINK, f"it is the {'location' if keyword == 'map_location' else keyword} argument")
         if keyword in {"default", "default_factory", "choices", "iterable"} or (keyword == "type" and name == "option"):
             return self._value(call, sink, depth + 1)
@@ -467,18 +294,18 @@ class Roles:
     def _option(self, call: cst.Call, arg: cst.Arg, sink: str) -> Verdict:
         """Options of argparse, click, typer, absl: the value by the option's name, its help text never."""
         keyword = arg.keyword.value if arg.keyword else None
-        typer = _last(call.func) in {"Option", "Argument"}  # their first argument is the default
-        names = [text.lstrip("-") for text in _texts(call) if not typer or text.startswith("-")]
+        typer = last_name(call.func) in {"Option", "Argument"}  # their first argument is the default
+        names = [text.lstrip("-") for text in positional_texts(call) if not typer or text.startswith("-")]
         positional = call.args.index(arg) if keyword is None else -1
-        absl = _last(call.func).startswith("DEFINE_")
-        if keyword in _HELP or (absl and positional >= (3 if "enum" in _last(call.func) else 2)):
+        absl = last_name(call.func).startswith("DEFINE_")
+        if keyword in _HELP or (absl and positional >= (3 if "enum" in last_name(call.func) else 2)):
             return Verdict(Role.WORDS, "it is a help text")
         if keyword is None and not typer and not (absl and positional):
             return Verdict(Role.NAME, "it is an option's name")
         if keyword in {"dest", "action", "nargs", "metavar"}:
             return Verdict(Role.NAME, "it is an option's setting")
-        dest = call_keyword_text(call, "dest")
-        if any(self._says(name, sink) for name in (*names, dest or "")):
+        dest = keyword_text(call, "dest")
+        if any(self._sinks.named(name, sink) for name in (*names, dest or "")):
             return Verdict(Role.SINK, f"option {names[0] if names else dest} is a {sink}")
         if not names:
             parent = self._tree.parents.get(call)
@@ -494,7 +321,7 @@ class Roles:
     def _goes_to(self, target: cst.CSTNode, sink: str, depth: int) -> Verdict:
         if isinstance(target, cst.Attribute):
             name = target.attr.value
-            if self._says(name, sink):
+            if self._sinks.named(name, sink):
                 return Verdict(Role.SINK, f"it becomes .{name}")
             return self._followed(
                 name,
@@ -503,15 +330,15 @@ class Roles:
                 depth,
             )
         if isinstance(target, cst.Subscript):
-            key = self._subscript_text(target)
-            if key is not None and self._says(key, sink):
+            key = subscript_text(target)
+            if key is not None and self._sinks.named(key, sink):
                 return Verdict(Role.SINK, f"it becomes [{key!r}]")
-            if self.is_sink(target.value, sink):
+            if self._sinks.holds(target.value, sink):
                 return Verdict(Role.SINK, "it becomes an entry of a device map")
             return Verdict(Role.UNKNOWN, "it becomes an entry of a container")
         if isinstance(target, cst.Name):
             name = target.value
-            if self._says(name, sink):
+            if self._sinks.named(name, sink):
                 return Verdict(Role.SINK, f"it becomes {name}")
             return self._followed(name, self._loads(target), sink, depth)
         return Verdict(Role.UNKNOWN, "its use cannot be followed")
@@ -554,34 +381,7 @@ class Roles:
         if function is None:
             return Verdict(Role.UNKNOWN, "its use cannot be followed")
         name = function.name.value
-        if self._says(name, sink) or words_of(name) & SINKS[sink].words:
+        if self._sinks.named(name, sink) or words_of(name) & SINKS[sink].words:
             return Verdict(Role.SINK, f"{name}() gives a {sink}")
-        calls = [c for c in self._tree.all(cst.Call) if _last(c.func) == name]
+        calls = [c for c in self._tree.all(cst.Call) if last_name(c.func) == name]
         return self._followed(name + "()", list(calls), sink, depth)
-
-
-def _last(function: cst.BaseExpression) -> str:
-    """The last name of what is called: `a.b.c(…)` → c."""
-    if isinstance(function, cst.Attribute):
-        return function.attr.value
-    if isinstance(function, cst.Subscript):
-        return _last(function.value)
-    return function.value if isinstance(function, cst.Name) else ""
-
-
-def _texts(call: cst.Call) -> list[str]:
-    """The positional string arguments of a call."""
-    values = [a.value.evaluated_value for a in call.args if a.keyword is None and isinstance(a.value, cst.SimpleString)]
-    return [value for value in values if isinstance(value, str)]
-
-
-def call_keyword_text(call: cst.Call, keyword: str) -> str | None:
-    """The text of a keyword argument that is a plain string."""
-    for arg in call.args:
-        if arg.keyword is not None and arg.keyword.value == keyword and isinstance(arg.value, cst.SimpleString):
-            text = arg.value.evaluated_value
-            return text if isinstance(text, str) else None
-    return None
-
-
-__all__ = ["SINKS", "Role", "Roles", "SinkKind", "Verdict", "call_keyword_text", "dotted", "words_of"]

@@ -11,9 +11,9 @@ tests and its documentation; its handlers say where:
     @rule.on_file("word")                  once per file that contains the word
     @rule.on_change()                      once per file that fixes of other rules change
 
-A handler gets a match (see migrator.match) and returns a Fix, a Report, several of them, or None.  It never prints, never
-mutates a tree and never raises for user input.  The dispatch table and the byte prefilter both come from
-these registrations.
+A handler gets a match (see migrator.match) and returns a Fix, a Report, several of them, or None.  It never
+prints, never mutates a tree and never raises for user input.  The dispatch table and the byte prefilter both
+come from these registrations.
 """
 
 from __future__ import annotations
