@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from migrator import api
-from migrator.names import Binding, Names
+from migrator.names import Names
 from migrator.project import Project
-from migrator.roles import Roles
 from migrator.source import Source
 from migrator.tree import Tree
 
 if TYPE_CHECKING:
-    from migrator.moves import Move
     from migrator.target import Target
+
+T = TypeVar("T")
 
 
 class FileContext:
-    """One parsed file, with its names, its strings' roles, and the repository and target around it."""
+    """One parsed file with its names, and the repository and target around it."""
 
     def __init__(self, source: Source, path: str, target: Target, project: Project) -> None:
         self.source, self.path, self.target, self.project = source, path, target, project
         self.tree = Tree(source)
-        self.moves: dict[Binding, Move | None] = {}
+        self._memo: dict[Any, Any] = {}
 
     @cached_property
     def names(self) -> Names:
         """Scopes and references."""
         return Names(self.tree, self.path, self.project.canonical, star_names)
 
-    @cached_property
-    def roles(self) -> Roles:
-        """What the file's strings are for."""
-        return Roles(self)
+    def memo(self, make: Callable[[FileContext], T]) -> T:
+        """What `make` finds out about the file, found out once."""
+        if make not in self._memo:
+            self._memo[make] = make(self)
+        found: T = self._memo[make]
+        return found
 
 
 @cache

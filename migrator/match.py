@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from migrator import moves, owners, statements
+from migrator import moves, owners
 from migrator.edits import Edit
 from migrator.guards import cuda_only_reason
 from migrator.names import Binding, Reference, dotted
-from migrator.roles import Role, Verdict
+from migrator.outcome import Fix
+from migrator.roles import Role, Roles, Verdict
 
 if TYPE_CHECKING:
     from migrator import api
     from migrator.context import FileContext
-    from migrator.rule import Fix
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class Match:
     def lines_like(self, statement: cst.CSTNode, lines: list[str]) -> str:
         """Several statements in the place of one, at its indentation."""
         start, _ = self.file.tree.span(statement)
-        return statements.joined(self.file, start, lines)
+        return self.file.source.joined(start, lines)
 
     @cached_property
     def guarded(self) -> str | None:
@@ -203,7 +203,7 @@ class Text(Match):
 
     def role(self, sink: str = "device") -> Verdict:
         """What the string is for: see migrator.roles."""
-        return self.file.roles.of(self.node, sink)
+        return self.file.memo(Roles).of(self.node, sink)
 
     @property
     def is_bytes(self) -> bool:

@@ -73,10 +73,21 @@ def _below(qualified: str, module: str) -> bool:
 
 def move_of(file: FileContext, binding: Binding) -> Move | None:
     """Where what this binding binds moves to; None: it stays."""
-    if binding not in file.moves:
-        file.moves[binding] = None  # an alias of an alias must not recurse for ever
-        file.moves[binding] = _move(file, binding)
-    return file.moves[binding]
+    known = file.memo(_known)
+    if binding not in known:
+        known[binding] = None  # an alias of an alias must not recurse for ever
+        known[binding] = _move(file, binding)
+    return known[binding]
+
+
+def plan(file: FileContext, binding: Binding, move: Move) -> None:
+    """Have a binding move as a rule knows it must, whatever the CUDA map says of each use."""
+    file.memo(_known)[binding] = move
+
+
+def _known(file: FileContext) -> dict[Binding, Move | None]:
+    """The moves found so far in a file."""
+    return {}
 
 
 def _move(file: FileContext, binding: Binding) -> Move | None:

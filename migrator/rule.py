@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from migrator.api import ParameterKind
 from migrator.edits import Edit
 from migrator.match import Call, FileMatch, Import, Keyword, Match, Method, Name, Text, call_of
+from migrator.outcome import Fix, Outcome, Report
 from migrator.records import Applicability, Severity
 from migrator.roles import Role
 
@@ -35,41 +36,6 @@ __all__ = [
     "ERROR", "INFO", "MANUAL", "SAFE", "UNSAFE", "WARNING", "Call", "Edit", "Example", "FileMatch", "Fix",
     "Import", "Keyword", "Match", "Method", "Name", "Report", "Role", "Rule", "Text", "call_of", "rename_or_report",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Fix:
-    """Edits that belong together: all are made or none.
-
-    edits          character spans of the smallest pieces
-    message        what changes and, where it is not plain, why
-    remedy         what a person may still have to do
-    applicability  None: the rule's own
-    needs          modules that must have been imported where the new code runs; (): torch_npu, but only in a
-                   file that imports torch (a device string elsewhere needs nothing); None: nothing at all
-    node           where the finding is shown; None: the match's node
-    """
-
-    edits: Sequence[Edit]
-    message: str
-    remedy: str | None = None
-    applicability: Applicability | None = None
-    severity: Severity | None = None
-    needs: tuple[str, ...] | None = ("torch_npu",)
-    node: Any = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """A finding that no edit answers.  Every report has a remedy: what to do instead."""
-
-    message: str
-    remedy: str
-    severity: Severity | None = None
-    node: Any = None
-
-
-Outcome = Fix | Report | None | Sequence[Fix | Report]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import re
 import tokenize
 import warnings
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -69,6 +70,12 @@ class Source:
         """The text of a 1-based line, with its newline."""
         starts = self._line_starts
         return self.text[starts[line - 1] : starts[line] if line < len(starts) else len(self.text)]
+
+    def joined(self, start: int, statements: Sequence[str]) -> str:
+        """Statements in the place of one that starts at `start`: lines as indented as it, or `;` where it shares a line."""
+        begin = max(self.text.rfind("\n", 0, start), self.text.rfind("\r", 0, start)) + 1
+        indent = self.text[begin:start]
+        return (self.newline + indent if not indent.strip() else "; ").join(statements)
 
     def check_depth(self) -> None:
         """Refuse what would overflow the parser's stack: libcst's ends the process instead of raising."""

@@ -102,8 +102,8 @@ def split_import(match: Import, statement: cst.ImportFrom, targets: Mapping[cst.
     new = [f"from {package} import {', '.join(names)}" for package, names in by_module.items()]
     start, end = file.tree.span(statement)
     if all(alias in targets for alias in statement.names):
-        return [Edit(start, end, joined(file, start, new))]
-    return [*_taken_out(file, statement.names, targets), Edit(end, end, joined(file, start, ["", *new]))]
+        return [Edit(start, end, file.source.joined(start, new))]
+    return [*_taken_out(file, statement.names, targets), Edit(end, end, file.source.joined(start, ["", *new]))]
 
 
 def _taken_out(file: FileContext, names: Sequence[cst.ImportAlias], leaving: Container[cst.CSTNode]) -> list[Edit]:
@@ -119,14 +119,6 @@ def _taken_out(file: FileContext, names: Sequence[cst.ImportAlias], leaving: Con
             start = file.tree.span(names[index - 1])[1]
         edits.append(Edit(start, end, ""))
     return edits
-
-
-def joined(file: FileContext, start: int, statements: list[str]) -> str:
-    """Statements on lines of their own at the indentation of the line; behind `;` where they share a line."""
-    text = file.source.text
-    begin = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
-    indent = text[begin:start]
-    return (file.source.newline + indent if not indent.strip() else "; ").join(statements)
 
 
 def is_stored(match: Method) -> bool:

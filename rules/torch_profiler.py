@@ -17,8 +17,8 @@ from __future__ import annotations
 import libcst as cst
 
 from migrator.context import FileContext
-from migrator.moves import Move, respell
-from migrator.names import Reference
+from migrator.moves import Move, plan, respell
+from migrator.names import Binding, Reference
 from migrator.rule import SAFE, UNSAFE, Call, Edit, Example, FileMatch, Fix, Import, Report, Rule, call_of
 from migrator.statements import drop_arguments, rewrite_import
 
@@ -202,17 +202,19 @@ def _complete(file: FileContext, uses: list[tuple[Reference, str]]) -> bool:
 def _move_imports(file: FileContext, uses: list[tuple[Reference, str]]) -> list[tuple[cst.CSTNode, list[Edit]]]:
     """Rebind what is only used for names that move: import statements and their edits."""
     moving = {reference.root for reference, _ in uses}
+    planned: set[Binding] = set()
     for binding in file.names.import_bindings:
         name = file.names.canonical(binding.qualified or "")
         module, _, last = name.rpartition(".")
         mine = name == OLD or (module == OLD and last in SESSION)
         users = file.names.uses(binding)
         if mine and users and all(reference.root in moving for reference in users):
-            file.moves[binding] = Move(NEW + name[len(OLD) :], binding.name)
+            plan(file, binding, Move(NEW + name[len(OLD) :], binding.name))
+            planned.add(binding)
     found: list[tuple[cst.CSTNode, list[Edit]]] = []
     statements: list[cst.Import | cst.ImportFrom] = [*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom)]
     for statement in statements:
-        bindings = [b for b in file.names.bindings_in(statement, OLD) if file.moves.get(b) is not None]
+        bindings = [b for b in file.names.bindings_in(statement, OLD) if b in planned]
         if bindings:
             moved, _ = rewrite_import(Import(file, statement, OLD, bindings))
             found.append((statement, moved.edits))
