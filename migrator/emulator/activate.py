@@ -7,6 +7,7 @@ import torch
 from . import collectives, operators, precision
 from .dispatcher import implement, is_out, overload, overloads, without_override_warnings
 from .kernels import cpu_kernel, decomposition, standard_autograd, whole_on_cpu
+from .references import REFERENCES
 
 # Allocation, metadata and the like: the wheel's own kernels do these without launching anything.
 _OWN_KERNELS = frozenset(
@@ -53,8 +54,10 @@ def _replace(name: str, has_autograd: bool) -> None:
     if base == "convolution":  # torch.jit.trace records its only part, _convolution, in its place
         implement(operator, decomposition(operator, "CompositeExplicitAutograd"), _NPU)
         return
+    reference = REFERENCES.get(name)
+    function = reference.function if reference is not None else precision.widened(operator)
     random = torch.Tag.nondeterministic_seeded in operator.tags
-    implement(operator, cpu_kernel(name, operator._schema, precision.widened(operator), random), _NPU)
+    implement(operator, cpu_kernel(name, operator._schema, function, random), _NPU)
     if has_autograd:
         implement(operator, standard_autograd(operator), _NPU_AUTOGRAD, with_keyset=True)
 

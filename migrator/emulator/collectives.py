@@ -14,6 +14,8 @@ from .kernels import Kernel
 from .memory import as_cpu
 
 _CPU = torch.device("cpu")
+# HCCL only counts the elements of these; Gloo would divide the first dimension among the processes.
+_SHAPELESS = frozenset({"c10d::_allgather_base_", "c10d::_reduce_scatter_base_"})
 # Unfinished communication and the tensors that it reads and writes: nothing else keeps those alive.
 _pending: list[tuple[Any, list[Tensor]]] = []
 
@@ -28,11 +30,18 @@ def install(kernels: Iterable[str]) -> None:
         operator = overload(name) if name.startswith("c10d::") else None
         if operator is not None:
             implement(operator, _on_host_memory(operator), "PrivateUse1")
+    distributed.batch_isend_irecv = distributed.distributed_c10d.batch_isend_irecv = _batch_isend_irecv
     for backend in ("HCCL", "LCCL"):
         plugin = distributed.Backend._plugins.get(backend)
         if plugin is not None:
             distributed.Backend._plugins[backend] = plugin._replace(creator_fn=_gloo)
     _serve_host_tensors_too()
+
+
+def _batch_isend_irecv(operations: Sequence[Any]) -> list[Any]:
+    """Send and receive one by one: Gloo has no groups of them."""
+    started = [each.op(each.tensor, each.peer, each.group, each.tag) for each in operations]
+    return [work for work in started if work is not None]
 
 
 def _gloo(options: Any, backend_options: Any) -> Any:
@@ -53,13 +62,15 @@ def _serve_host_tensors_too() -> None:
 
 def _on_host_memory(operator: torch._ops.OpOverload) -> Kernel:
     """A kernel that runs a collective on the memory of its NPU tensors."""
+    flat = operator._schema.name in _SHAPELESS
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         lent: list[tuple[Tensor, Tensor]] = []
 
         def lend(value: Any) -> Any:
             if isinstance(value, Tensor) and not value.is_cpu:
-                lent.append((as_cpu(value), value))
+                alias = as_cpu(value)
+                lent.append((alias.view(-1) if flat else alias, value))
                 return lent[-1][0]
             return value
 

@@ -29,17 +29,15 @@ def install(kernels: Iterable[str]) -> None:
         if not name.startswith("npu::"):
             continue
         operator = overload(name)
-        base = name[len("npu::") :].partition(".")[0]
-        if operator is None or base in _OWN_KERNELS:
-            continue
-        implement(operator, _kernel(name, base, operator), "PrivateUse1")
+        if operator is not None and operator._schema.name.removeprefix("npu::") not in _OWN_KERNELS:
+            implement(operator, _kernel(name, operator), "PrivateUse1")
 
 
-def _kernel(name: str, base: str, operator: torch._ops.OpOverload) -> Kernel:
-    reference = REFERENCES.get(name.removeprefix("npu::"))
+def _kernel(name: str, operator: torch._ops.OpOverload) -> Kernel:
+    reference = REFERENCES.get(name)
     if reference is not None:
         return cpu_kernel(name, operator._schema, reference.function, reference.random)
-    reference = REFERENCES.get(base)
+    reference = REFERENCES.get(operator._schema.name)
     if reference is None:
         return _refusal(name)
     function = _into_out(reference.function) if is_out(operator) else reference.function

@@ -17,7 +17,6 @@ from .memory import CPU
 
 SHARED = os.environ.get("NPU_MIGRATE_EMULATOR_SHARED_RNG") == "1"
 _STEP = 4  # offsets are multiples of four
-_generator = torch.Generator(device=CPU)
 
 
 def draw(
@@ -38,11 +37,11 @@ def draw(
     seed = _advance(generator if generator is not None else _default(device))
     if not takes_generator:
         return _with_default_generator(seed, operator, args, kwargs)
-    _generator.manual_seed(seed)
-    positional = [_generator if isinstance(value, torch.Generator) else value for value in args]
-    named = {key: _generator if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
-    if not any(value is _generator for value in positional):
-        named["generator"] = _generator
+    fresh = torch.Generator(device=CPU).manual_seed(seed)
+    positional = [fresh if isinstance(value, torch.Generator) else value for value in args]
+    named = {key: fresh if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
+    if not any(value is fresh for value in positional):
+        named["generator"] = fresh
     return operator(*positional, **named)
 
 

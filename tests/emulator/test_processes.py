@@ -191,12 +191,16 @@ if rank == 0:
     dist.send(torch.ones(2, device=device) * 9, 1)
 else:
     dist.recv(total, 0)
+exchanged = torch.zeros(2, device=device)
+operations = [dist.P2POp(dist.isend, parts[rank] + 7, 1 - rank), dist.P2POp(dist.irecv, exchanged, 1 - rank)]
+for work in dist.batch_isend_irecv(operations):
+    work.wait()
 objects = [None, None]
 dist.all_gather_object(objects, {"rank": rank})
 dist.barrier()
-for tensor in (total, joined, scattered, *parts):
+for tensor in (total, joined, scattered, exchanged, *parts):
     assert str(tensor.device) == device
-values = [tensor.tolist() for tensor in (total, joined, scattered, *parts)]
+values = [tensor.tolist() for tensor in (total, joined, scattered, exchanged, *parts)]
 sums = [round(parameter.sum().item(), 5) for parameter in model.parameters()]
 with open(f"{kind}-{rank}", "w") as file:
     print(values, objects, sums, file=file)
@@ -204,8 +208,69 @@ dist.destroy_process_group()
 """
 
 
+def test_sharded_training_and_synchronized_batch_normalization(run, tmp_path: Path) -> None:
+    script = tmp_path / "shard.py"
+    script.write_text(SHARDED)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run(*torchrun, str(script), devices=2)
+    assert (tmp_path / "done-0").exists()
+    assert (tmp_path / "done-1").exists()
+
+
+SHARDED = """
+import copy
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+dist.init_process_group("hccl")
+rank = dist.get_rank()
+torch.npu.set_device(rank)
+torch.manual_seed(0)
+plain = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+inputs = torch.randn(4, 8)
+
+
+def loss_after_a_step(model, device):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model(inputs.to(device)).pow(2).sum().backward()
+    optimizer.step()
+    return model(inputs.to(device)).pow(2).sum().item()
+
+
+expected = loss_after_a_step(copy.deepcopy(plain), "cpu")
+first = FullyShardedDataParallel(copy.deepcopy(plain).npu(), device_id=rank, use_orig_params=True)
+second = copy.deepcopy(plain).npu()
+fully_shard(second, mesh=init_device_mesh("npu", (2,)))
+for model in (first, second):
+    assert abs(loss_after_a_step(model, "npu") - expected) < 1e-4 * abs(expected)
+
+images = torch.randn(4, 3, 2, 2) * 2 + 1
+alone = nn.BatchNorm2d(3)
+leaf = images.clone().requires_grad_()
+outputs = alone(leaf)
+outputs.pow(3).sum().backward()
+together = nn.parallel.DistributedDataParallel(
+    nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm2d(3)).npu(), device_ids=[rank]
+)
+half = slice(2 * rank, 2 * rank + 2)
+part = images[half].npu().requires_grad_()
+found = together(part)
+found.pow(3).sum().backward()
+torch.testing.assert_close(found.detach().cpu(), outputs[half].detach(), rtol=1e-4, atol=1e-4)
+torch.testing.assert_close(part.grad.cpu(), leaf.grad[half], rtol=1e-3, atol=1e-3)
+torch.testing.assert_close(together.module.running_var.cpu(), alone.running_var, rtol=1e-4, atol=1e-4)
+torch.testing.assert_close(together.module.weight.grad.cpu() * 2, alone.weight.grad, rtol=1e-3, atol=1e-3)
+dist.barrier()
+open(f"done-{rank}", "w").close()
+dist.destroy_process_group()
+"""
+
+
 def test_profiler_says_what_is_missing_and_lets_the_program_go_on(run, tmp_path: Path) -> None:
-    script = tmp_path / "profile.py"
+    script = tmp_path / "profiled.py"
     script.write_text(
         "import torch, torch_npu\n"
         "with torch_npu.profiler.profile() as profiler:\n"

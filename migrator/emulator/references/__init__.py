@@ -1,4 +1,4 @@
-"""CPU references for torch_npu's own operators.
+"""CPU references for torch_npu's own operators, and for a few of PyTorch's that the CPU does not have.
 
 A reference is a plain function of CPU tensors, with the arguments of the operator's schema. Where the
 operator has options without a reference, it raises NotImplementedError and says which.
@@ -8,6 +8,7 @@ operator has options without a reference, it raises NotImplementedError and says
 from . import (  # noqa: F401
     activations,
     attention,
+    batch_norm,
     detection,
     dropout,
     layout,

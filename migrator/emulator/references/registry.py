@@ -21,11 +21,11 @@ REFERENCES: dict[str, Reference] = {}
 
 
 def reference(*names: str, random: bool = False) -> Callable[[Function], Function]:
-    """Register the decorated function for the operators npu::name; an overload is name.overload."""
+    """Register the decorated function for the operators npu::name, or namespace::name; overloads are name.overload."""
 
     def register(function: Function) -> Function:
         for name in names:
-            REFERENCES[name] = Reference(function, random)
+            REFERENCES[name if "::" in name else f"npu::{name}"] = Reference(function, random)
         return function
 
     return register
