@@ -2,13 +2,16 @@
 
 Reduced float32 precision is called HF32 on an NPU: `allow_tf32` for matrix products becomes
 `torch.npu.matmul.allow_hf32` (off by default, as TF32 is), for cuDNN convolutions
-`torch.npu.conv.allow_hf32` (ON by default).  Switches for attention kernels have the same names.  All else does
-nothing on an NPU: it is reported and left, since removing a line is for a person to decide.
+`torch.npu.conv.allow_hf32` (ON by default).  Switches for attention kernels have the same names.
+`cudnn.deterministic = True` asks for results that repeat: on an NPU torch.use_deterministic_algorithms(True) does
+that (with `--unsafe`, because it raises where an operator has no such kernel), and HCCL_DETERMINISTIC=true for
+collectives.  cudnn.version() is None, so comparing it raises.  All else does nothing on an NPU: it is reported
+and left, since removing a line is for a person to decide.
 """
 
 import libcst as cst
 
-from migrator.rule import INFO, SAFE, Example, Fix, Name, Report, Rule, rename_or_report
+from migrator.rule import ERROR, INFO, SAFE, UNSAFE, WARNING, Example, Fix, Name, Report, Rule, rename_or_report
 
 rule = Rule(
     id="NPU111",
@@ -22,7 +25,14 @@ rule = Rule(
             "import torch\nimport torch_npu\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
             "import torch\nimport torch_npu\ntorch.npu.matmul.allow_hf32 = True\n",
         ),
-        Example.reported("from torch.backends import cudnn\ncudnn.benchmark = True\n", "benchmark"),
+        Example.reported("from torch.backends import cudnn\ncudnn.benchmark = True\n", "benchmark does nothing"),
+        Example.reported("from torch.backends import cudnn\ncudnn.deterministic = True\n", "results may differ"),
+        Example(
+            "import torch\nimport torch_npu\ntorch.backends.cudnn.deterministic = True\n",
+            "import torch\nimport torch_npu\ntorch.use_deterministic_algorithms(True)\n",
+            unsafe=True,
+        ),
+        Example.reported("import torch\nnew = torch.backends.cudnn.version() >= 8000\n", "comparing it raises"),
         Example.reported("import torch\nf([torch.backends.cudnn.allow_tf32])\n", "beside other cuDNN settings"),
     ],
 )
@@ -36,4 +46,33 @@ def setting(match: Name) -> Fix | Report | None:
             f"{match.qualified} is read beside other cuDNN settings, which mean nothing on an NPU",
             "Keep this code away from the NPU, or pass it the settings that it needs.",
         )
+    row = match.row
+    if row is not None and row.remedy and row.kind.value in ("advice", "drop"):
+        return Report(f"{match.qualified} does nothing on an NPU", row.remedy)
     return rename_or_report(match)
+
+
+@rule.on_name("torch.backends.cudnn.version")
+def compared_version(match: Name) -> Report | None:
+    test = match.file.tree.enclosing(match.node, cst.Comparison, cst.BaseStatement)
+    if match.call is None or not isinstance(test, cst.Comparison) or "None" in match.file.tree.text(test):
+        return None
+    return Report(
+        f"{match.qualified}() is None without cuDNN: comparing it raises",
+        "Ask torch.backends.cudnn.is_available() first, or take the branch without cuDNN.",
+        ERROR,
+    )
+
+
+@rule.on_name("torch.backends.cudnn.deterministic")
+def deterministic(match: Name) -> Fix | Report | None:
+    target = match.parent()
+    assign = match.file.tree.parents.get(target) if isinstance(target, cst.AssignTarget) else None
+    if not isinstance(assign, cst.Assign) or match.file.tree.text(assign.value) != "True" or match.row is None:
+        return None
+    message = f"{match.qualified} does nothing on an NPU: results may differ from run to run"
+    remedy = match.row.remedy or ""
+    if len(assign.targets) > 1 or not match.file.names.is_bound("torch"):
+        return Report(message, remedy, WARNING)
+    new = "torch.use_deterministic_algorithms(True)"
+    return Fix([match.replace(assign, new)], message, remedy, UNSAFE, WARNING, needs=())

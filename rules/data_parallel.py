@@ -1,7 +1,17 @@
 """DataParallel does not work on NPUs.
 
 torch.nn.DataParallel copies a module to several devices from one process; torch_npu does not support it.
-DistributedDataParallel, with one process for each NPU, does the same faster, on CUDA too.
+DistributedDataParallel, with one process for each NPU, does the same faster, on CUDA too:
+
+    # torchrun --nproc_per_node=8 train.py
+    torch.distributed.init_process_group("hccl")
+    local_rank = int(os.environ["LOCAL_RANK"])
+    torch.npu.set_device(local_rank)
+    model = torch.nn.parallel.DistributedDataParallel(model.npu(), device_ids=[local_rank])
+    sampler = torch.utils.data.DistributedSampler(dataset)   # and sampler.set_epoch(epoch) in each epoch
+    loader = DataLoader(dataset, batch_size // torch.distributed.get_world_size(), sampler=sampler)
+
+`model.module` and the keys of checkpoints stay as they are.
 """
 
 from migrator.rule import MANUAL, Example, Name, Report, Rule
@@ -29,6 +39,8 @@ def report(match: Name) -> Report | None:
         return None
     return Report(
         "DataParallel is not supported on NPUs",
-        "Start one process for each NPU with torchrun, and wrap the model in DistributedDataParallel(model, "
-        "device_ids=[local_rank]). With one visible NPU, drop the wrapper.",
+        'Start one process for each NPU with torchrun; in it init_process_group("hccl"), '
+        'local_rank = int(os.environ["LOCAL_RANK"]), torch.npu.set_device(local_rank), '
+        "DistributedDataParallel(model.npu(), device_ids=[local_rank]), and a DistributedSampler for the data. "
+        "model.module stays as it is. With one NPU, drop the wrapper.",
     )
