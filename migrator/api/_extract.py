@@ -54,7 +54,7 @@ GENERATED_SIGNATURES = {
     "torch.Tensor.npu": "device=None, non_blocking=False, **kwargs",
     "torch.nn.Module.npu": "device=None",
     "torch.TypedStorage.npu": "device=None, non_blocking=False, **kwargs",
-    "torch.UntypedStorage.npu": "device=None, non_blocking=False, **kwargs",
+    "torch.UntypedStorage.npu": "device=None, non_blocking=False",
 }
 
 _SCHEMA = re.compile(rb"(?<=\0)([A-Za-z_]\w*)((?:\.\w+)?)(\([^\0\n]*\) ?-> ?[^\0]{1,300})(?=\0)")
@@ -144,7 +144,7 @@ class _Reader:
 
     def _name(self, name: str, found: Definition, *, members: bool = True) -> None:
         self.facts.names.add(name)
-        members = members and not any(part.startswith("_") for part in name.split(".")[1:-1])
+        members = members and not any(part.startswith("_") for part in name.split("."))
         match found.node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self.facts.signatures[name] = _parameters(found.node.args, bound=False)
@@ -297,7 +297,9 @@ def _class_names(node: ast.ClassDef) -> Iterator[str]:
                 yield name
                 if name in ("__setattr__", "__getattr__"):
                     yield from _compared(statement)
-            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
                 yield name
 
 

@@ -46,6 +46,8 @@ class Mapping:
     """True for a rename after which the code means the same."""
     torch_since: str | None
     """First torch release that has the replacement, where that is what decides."""
+    keywords: tuple[tuple[str, str], ...] = ()
+    """Keyword arguments that are called otherwise: (CUDA's, the NPU's)."""
 
     def available(self, version: str) -> bool:
         """Whether the replacement can be written for this torch_npu version."""
@@ -73,6 +75,7 @@ def _row(cuda: str, raw: dict[str, Any], texts: dict[str, str]) -> Mapping:
         caveat=_text(raw.get("caveat"), texts),
         exact_semantics=kind is Kind.RENAME and not raw.get("differs", False),
         torch_since=raw.get("torch"),
+        keywords=tuple(raw.get("keywords", {}).items()),
     )
 
 

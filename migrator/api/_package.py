@@ -88,7 +88,8 @@ class Module:
                     else:
                         self._bind(alias.asname or alias.name, Import(base, alias.name), fallback)
             case ast.If():
-                if "TYPE_CHECKING" not in ast.unparse(node.test):
+                test = ast.unparse(node.test)
+                if "TYPE_CHECKING" not in test and "__name__" not in test:
                     self._collect(node.body, fallback=fallback)
                 self._collect(node.orelse, fallback=True)
             case ast.Try():

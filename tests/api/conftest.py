@@ -85,6 +85,9 @@ def set_option(option): ...
 def hidden(): ...
 class _Kinds:
     KEEP = 0
+    instance_only: int
+if __name__ == "__main__":
+    arguments = []
 class _Matmul:
     def __setattr__(cls, name, value):
         if name == "allow_hf32":

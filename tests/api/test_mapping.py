@@ -162,6 +162,15 @@ def test_optimizers_are_advice():
     assert all(api.mapping(f"torch.optim.{name}").kind is Kind.ADVICE for name in ("SGD", "Adam", "AdamW"))
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if row.keywords], ids=lambda row: row.cuda)
+def test_renamed_keywords(row):
+    signatures = [api.signature(row.npu, version) for version in api.versions()]
+    signatures = [signature for signature in signatures if signature is not None]
+    assert signatures
+    for cuda, npu in row.keywords:
+        assert all(signature.accepts(npu) and not signature.accepts(cuda) for signature in signatures)
+
+
 def test_a_row_for_a_parent_answers():
     assert api.mapping("torch.cuda.nccl.foo") is None
     assert api.mapping_for("torch.cuda.nccl.foo").cuda == "torch.cuda.nccl"

@@ -64,6 +64,8 @@ def test_names_that_exist(facts, name):
         "torch_npu.npu.ErrCode",  # a private helper of another package
         "torch_npu.npu.mstx.mstx",  # the module is hidden behind the class
         "torch_npu.npu.Stream.priority_range",
+        "torch_npu.npu.kinds.instance_only",
+        "torch_npu.npu.npu_config.arguments",
         "torch_npu.internal_wrapper",  # a schema that the generator did not make
         "torch_npu.testing.heavy",
         "torch_npu._things",
