@@ -178,6 +178,9 @@ class _Call:
             for alias, tensor in self.lendings:
                 if value is alias:
                     return tensor
+            if value.layout != torch.strided or value.is_quantized:
+                kind = "quantized" if value.is_quantized else value.layout
+                raise NotImplementedError(f"{self.name}: the emulated NPU has no reference for {kind} results")
             return to_npu(value, self.target())
         if isinstance(value, (list, tuple)):
             return type(value)(map(self.hand_back, value))

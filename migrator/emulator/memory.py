@@ -28,9 +28,7 @@ def as_cpu(tensor: Tensor) -> Tensor:
 
 
 def to_npu(tensor: Tensor, device: torch.device) -> Tensor:
-    """A new NPU tensor with the values and, where it has no gaps, the strides of a CPU tensor."""
-    if tensor.layout != torch.strided:
-        raise NotImplementedError(f"the emulated NPU has no {tensor.layout} tensors")
+    """A new NPU tensor with the values and, where it has no gaps, the strides of a strided CPU tensor."""
     result = torch.empty_like(tensor, device=device)
     if tensor.numel():
         as_cpu(result).copy_(tensor)

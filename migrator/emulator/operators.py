@@ -1,4 +1,4 @@
-"""torch_npu's own operators, torch_npu.npu_...: CPU references for many, a refusal by name for the rest."""
+"""torch_npu's own operators (npu::, and atb:: for transformers): CPU references, or a refusal by name."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _OWN_KERNELS = frozenset(
     | {"copy_memory_", "get_npu_format", "get_storage_size", "npu_change_data_ptr"}
     | {"dropout_with_byte_mask", "npu_ciou", "npu_format_cast"}
 )
+# Without a tensor among their arguments, these are chosen by their device.
+_FACTORIES = ("npu::npu_dropout_gen_mask",)
 
 
 def install(kernels: Iterable[str]) -> None:
-    """Give every npu:: operator among the registered kernels a reference or a refusal.
+    """Give every such operator among the registered kernels a reference or a refusal.
 
     Their autograd stays the wheel's, which calls the backward operators among them.
     """
-    for name in kernels:
-        if not name.startswith("npu::"):
-            continue
-        operator = overload(name)
+    for name in [*_FACTORIES, *kernels]:
+        operator = overload(name) if name.startswith(("npu::", "atb::")) else None
         if operator is not None and operator._schema.name.removeprefix("npu::") not in _OWN_KERNELS:
-            implement(operator, _kernel(name, operator), "PrivateUse1")
+            key = "BackendSelect" if name in _FACTORIES else "PrivateUse1"
+            implement(operator, _kernel(name, operator), key)
 
 
 def _kernel(name: str, operator: torch._ops.OpOverload) -> Kernel:

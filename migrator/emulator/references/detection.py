@@ -174,13 +174,14 @@ def npu_nms_with_mask(input: Tensor, iou_threshold: float) -> tuple[Tensor, Tens
     return input.clone(), torch.arange(count, dtype=torch.int32), mask
 
 
+# The wheel hands boxes to these two as float16.
 @reference("npu_bounding_box_encode")
 def npu_bounding_box_encode(anchor_box: Tensor, ground_truth_box: Tensor, *statistics: float) -> Tensor:
     means, deviations = torch.tensor(statistics[:4]), torch.tensor(statistics[4:])
     center, size = _center_and_size(anchor_box)
     other_center, other_size = _center_and_size(ground_truth_box)
     deltas = torch.cat([(other_center - center) / size, torch.log(other_size / size)], 1)
-    return ((deltas - means) / deviations).to(anchor_box.dtype)
+    return ((deltas - means) / deviations).half().to(anchor_box.dtype)
 
 
 @reference("npu_bounding_box_decode")
@@ -196,7 +197,7 @@ def npu_bounding_box_decode(rois: Tensor, deltas: Tensor, *settings: Any) -> Ten
         height, width = (list(max_shape) * 2)[:2]
         edge = torch.tensor([width - 1, height - 1] * 2, dtype=boxes.dtype)
         boxes = torch.minimum(boxes.clamp(min=0), edge)
-    return boxes.to(rois.dtype)
+    return boxes.half().to(rois.dtype)
 
 
 def _center_and_size(boxes: Tensor) -> tuple[Tensor, Tensor]:

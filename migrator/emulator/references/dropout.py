@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,6 +45,11 @@ def npu_dropout_do_mask(input: Tensor, mask: Tensor, p: float) -> tuple[Tensor, 
 @reference("npu_dropout_backward")
 def npu_dropout_backward(grad_output: Tensor, mask: Tensor, p: float) -> Tensor:
     return apply(grad_output, unpack_bits(mask, grad_output.shape), p)
+
+
+@reference("npu_dropout_gen_mask", random=True)
+def npu_dropout_gen_mask(size: list[int], p: float, **options: Any) -> Tensor:
+    return draw_bits(math.prod(size), p)
 
 
 @reference("_npu_dropout_gen_mask.Tensor")

@@ -234,6 +234,14 @@ def test_dropout(operator) -> None:
     assert torch.equal(x.grad, result.detach())
 
 
+def test_generated_mask() -> None:
+    mask = torch_npu.npu_dropout_gen_mask([4000], 0.25, dtype=torch.float32, device=torch.device("npu:0"))
+    assert mask.dtype == torch.uint8
+    assert mask.numel() == 4096 / 8
+    kept = torch_npu.npu_dropout_do_mask(torch.ones(4000, device="npu"), mask, 0.25)[0] > 0
+    assert int(kept.sum()) == pytest.approx(3000, abs=150)
+
+
 def test_dropout_with_a_given_mask() -> None:
     mask = torch.tensor([0b101] + [0] * 15, dtype=torch.uint8).npu()
     result, _ = torch_npu.npu_dropout_do_mask(torch.ones(4, device="npu"), mask, 0.5)

@@ -299,9 +299,9 @@ def test_box_encoding_there_and_back() -> None:
     deltas = torch_npu.npu_bounding_box_encode(anchors.npu(), truth.npu(), *statistics)
     width = anchors[:, 2] - anchors[:, 0] + 1
     shift = (truth[:, 0] + truth[:, 2] - anchors[:, 0] - anchors[:, 2]) / 2 / width
-    close(deltas[:, 0], (shift - 0.1) / 0.5)
+    close(deltas[:, 0], (shift - 0.1) / 0.5, rtol=1e-3, atol=1e-3)
     decoded = torch_npu.npu_bounding_box_decode(anchors.npu(), deltas, *statistics, (100, 100), 0.001)
-    close(decoded, truth)
+    close(decoded, truth, rtol=1e-2, atol=1e-2)  # they are float16 on the way
 
 
 def test_region_pooling() -> None:

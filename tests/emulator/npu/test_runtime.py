@@ -178,9 +178,23 @@ def test_missing_option_is_refused_by_name() -> None:
 
 
 def test_launch_behind_the_kernels_is_refused_by_name() -> None:
-    # The wheel's own kernels launch this; what it launches must not pass for a tensor of zeros.
-    with pytest.raises(RuntimeError, match=r"emulated NPU does not implement \w+"):
-        torch_npu.npu_dropout_gen_mask([128], 0.5, dtype=torch.float32, device=torch.device("npu:0"))
+    # A kernel of the wheel launches this; what it launches must not pass for a tensor of zeros.
+    sparse = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2), device="npu")
+    with pytest.raises(RuntimeError, match="aclnnCoalesceSparse"):
+        sparse.coalesce()
+
+
+def test_results_of_other_kinds_are_refused_by_name() -> None:
+    with pytest.raises(NotImplementedError, match=r"aten::_to_sparse.*sparse_coo"):
+        torch.eye(2, device="npu").to_sparse()
+    with pytest.raises(NotImplementedError, match=r"aten::quantize_per_tensor.*quantized"):
+        torch.quantize_per_tensor(torch.eye(2, device="npu"), 0.1, 0, torch.qint8)
+
+
+def test_transformer_library_operators_are_refused_by_name() -> None:
+    cache = torch.zeros(1, 2, 1, 4, device="npu")
+    with pytest.raises(NotImplementedError, match="atb::_npu_reshape_and_cache"):
+        torch_npu._npu_reshape_and_cache(cache[0], cache[0], cache, cache, torch.zeros(2, dtype=torch.int32).npu())
 
 
 def test_graph_capture_is_refused_by_name() -> None:
@@ -191,13 +205,13 @@ def test_graph_capture_is_refused_by_name() -> None:
 
 
 def test_every_refusal_covers_its_operator() -> None:
-    """No npu:: operator may reach the wheel's own kernel unless the emulator says so."""
+    """No operator of the wheel's may reach its own kernel unless the emulator says so."""
     from _npu_emulator.operators import _OWN_KERNELS
 
     registered = torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
     for name in registered:
         base = name.removeprefix("npu::").partition(".")[0]
-        if name.startswith("npu::") and base not in _OWN_KERNELS:
+        if name.startswith(("npu::", "atb::")) and base not in _OWN_KERNELS:
             table = torch._C._dispatch_dump_table(name)
             (line,) = [line for line in table.splitlines() if line.startswith("PrivateUse1:")]
             assert "dispatcher.py" in line, name
