@@ -141,9 +141,10 @@ def detect(root: Path, *, cli: str | None, config: str | None, soc: str | None) 
     for given, origin in ((cli, "--torch-npu {}"), (config, "the configuration asks for torch_npu {}")):
         if given is not None:
             return _given(given, origin.format(given), soc)
-    top = _top(root)
+    folder, top, depth = _places(root)
     pins = sorted(
-        _pins(top), key=lambda pin: (pin.package != "torch-npu", len(pin.file.parts), str(pin.file), pin.line)
+        _pins(top, depth),
+        key=lambda pin: (pin.package != "torch-npu", _steps(folder, top / pin.file.parent), str(pin.file), pin.line),
     )
     if pins:
         return _pinned(pins, soc)
@@ -173,7 +174,7 @@ def _installed() -> str | None:
 
 
 def _pinned(pins: list[Pin], soc: str | None) -> Target:
-    """The target that the first pin asks for; the others may only disagree."""
+    """The target that the first (nearest) pin asks for; the others may only disagree."""
     first = pins[0]
     resolved = first.resolve()
     reason = _reason(str(first), resolved)
@@ -181,28 +182,37 @@ def _pinned(pins: list[Pin], soc: str | None) -> Target:
         reason += f"; torch_npu {resolved.version} goes with it"
     for other in pins[1:]:
         if other.package == first.package and other.resolve().version != resolved.version:
-            return Target(resolved.version, soc, f"{reason} (but {other}; the file nearest the root wins)")
+            return Target(resolved.version, soc, f"{reason} (but {other}; the nearest file wins)")
     return Target(resolved.version, soc, reason)
 
 
-def _top(root: Path) -> Path:
-    """Root of the repository that ``root`` is in; without one, the folder itself."""
-    folder = root.resolve()
-    folder = folder if folder.is_dir() else folder.parent
+def _places(root: Path) -> tuple[Path, Path, int]:
+    """The folder of ``root``, the root of its repository, and how deep to look for pins there.
+
+    Outside a repository the folder itself counts; beside a single file, other folders are somebody else's.
+    """
+    path = root.resolve()
+    folder = path if path.is_dir() else path.parent
     for candidate in (folder, *folder.parents):
         if (candidate / ".git").exists() or (candidate / ".hg").exists():
-            return candidate
-    return folder
+            return folder, candidate, MAX_DEPTH
+    return folder, folder, MAX_DEPTH if path.is_dir() else 0
 
 
-def _pins(top: Path) -> Iterator[Pin]:
-    for folder, folders, files in os.walk(top):
-        depth = len(Path(folder).relative_to(top).parts)
-        folders[:] = sorted(f for f in folders if depth < MAX_DEPTH and f not in SKIPPED and not f.startswith("."))
+def _steps(start: Path, end: Path) -> int:
+    """Folders to go up and down from one to the other."""
+    shared = len(Path(os.path.commonpath([start, end])).parts)
+    return len(start.parts) + len(end.parts) - 2 * shared
+
+
+def _pins(top: Path, depth: int) -> Iterator[Pin]:
+    for where, folders, files in os.walk(top):
+        inside = len(Path(where).relative_to(top).parts) < depth
+        folders[:] = sorted(f for f in folders if inside and f not in SKIPPED and not f.startswith("."))
         for name in sorted(files):
-            reader = _reader(name, Path(folder).name)
-            if reader is not None:
-                path = Path(folder, name)
+            path = Path(where, name)
+            reader = _reader(name, path.parent.name)
+            if reader is not None and path.is_file():
                 yield from _pins_of(path, path.relative_to(top), reader)
 
 

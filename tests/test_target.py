@@ -254,8 +254,31 @@ def test_of_conflicting_pins_the_nearest_to_the_root_wins(repo):
         "2.6.0",
         None,
         "requirements.txt line 1 pins torch-npu==2.6.0 "
-        "(but docker/Dockerfile line 1 pins torch-npu==2.5.1; the file nearest the root wins)",
+        "(but docker/Dockerfile line 1 pins torch-npu==2.5.1; the nearest file wins)",
     )
+
+
+def test_of_two_projects_in_a_repository_each_has_its_own_pins(repo):
+    root = repo(
+        {
+            "a/requirements.txt": "torch-npu==2.5.1\n",
+            "b/requirements.txt": "torch-npu==2.6.0\n",
+            "a/src/x.py": "",
+            "b/src/x.py": "",
+        }
+    )
+    assert found(root / "a").torch_npu == found(root / "a" / "src").torch_npu == "2.5.1"
+    assert found(root / "b").torch_npu == found(root / "b" / "src").torch_npu == "2.6.0"
+    assert found(root / "b" / "src" / "x.py").torch_npu == "2.6.0"
+
+
+def test_beside_a_file_of_no_repository_other_folders_do_not_count(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "requirements.txt").write_text("torch-npu==2.6.0\n")
+    assert found(tmp_path / "train.py").torch_npu == NEWEST
+    (tmp_path / "requirements.txt").write_text("torch-npu==2.5.1\n")
+    assert found(tmp_path / "train.py").torch_npu == "2.5.1"
 
 
 def test_pins_that_agree_are_no_conflict(repo):
