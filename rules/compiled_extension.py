@@ -23,7 +23,7 @@ rule = Rule(
     tags=("third-party", "build"),
     docs="https://github.com/Ascend/op-plugin",
     examples=[
-        Example.reported("import scaled_softmax_cuda\ny = scaled_softmax_cuda.forward(x, 1.0)\n", "used of it: forward"),
+        Example.reported("import scaled_softmax_cuda\ny = scaled_softmax_cuda.forward(x, 1.0)\n", "it: forward"),
         Example.reported("from . import _C\nkeep = _C.nms(b, s)\ny = _C.roi_align(x)\n", "used of it: nms, roi_align"),
         Example.reported(
             "try:\n    from . import dcn_ext\nexcept ImportError:\n    pass\n\n\ndef f(x):\n    return dcn_ext.go(x)\n",
