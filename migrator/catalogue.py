@@ -94,3 +94,51 @@ def _example(example: Example) -> str:
         notes.append(f"for torch_npu {example.target}")
     lines = (f"  {line}".rstrip() for line in shown.rstrip("\n").split("\n"))
     return "\n".join(lines) + "".join(f"\n  ({note})" for note in notes)
+
+
+_FAMILIES = {
+    "1": "Devices and the CUDA API",
+    "2": "Optimizers",
+    "3": "Mixed precision",
+    "4": "Streams, graphs and random state",
+    "5": "Distributed training",
+    "6": "Profiling and memory tools",
+    "7": "Performance",
+    "8": "Third-party packages",
+    "9": "Environment and builds",
+}
+
+
+def markdown(rules: Sequence[Rule], faults: Sequence[Fault]) -> str:
+    """The whole catalogue as one Markdown page, made from the rule files alone."""
+    parts = ["# Rules\n\nMade from the rule files by `make docs`; edit those.\n"]
+    for digit, title in _FAMILIES.items():
+        family = [rule for rule in rules if rule.id[3] == digit]
+        if family:
+            rows = [f"| [{r.id}](#{r.id.lower()}-{r.name}) | {r.name} | {_reach(r)} | {r.title} |" for r in family]
+            parts.append("\n".join([f"## {title}\n", "| id | name | fix | why |", "|---|---|---|---|", *rows]) + "\n")
+            parts += [_section(rule) for rule in family]
+    parts.append(
+        "## The tool itself\n\n" + "\n".join(f"- **{f.id} {f.name}**: {f.title}. {f.doc}" for f in faults) + "\n"
+    )
+    return "\n".join(parts)
+
+
+def _reach(rule: Rule) -> str:
+    return rule.applicability.value + ("" if rule.default else ", off by default")
+
+
+def _section(rule: Rule) -> str:
+    shown = "\n\n".join(_example(example) for example in rule.examples)
+    tags = ", ".join(rule.tags)
+    return (
+        f"### {rule.id} {rule.name}\n\n{rule.doc}\n\n"
+        f"Fix: {_SAFETY[rule.applicability]}. torch_npu {rule.torch_npu}. Tags: {tags}. [More]({rule.docs})\n\n"
+        f"```diff\n{textwrap.dedent(shown)}\n```\n"
+    )
+
+
+if __name__ == "__main__":
+    from migrator import faults, registry
+
+    print(markdown(registry.load().rules, faults.ALL), end="")

@@ -15,7 +15,7 @@ from migrator.moves import NPU, NPU_PACKAGE
 
 _BEFORE = re.compile(r"[\w.]*\Z")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_IMPORT = re.compile(r"(?:from\s+(?P<module>[\w.]+)\s+)?import\s+(?P<names>[\w., ]+)")
+_IMPORT = re.compile(r"(?:^|[;:]\s*|^\s+)(?:from\s+(?P<module>[\w.]+)\s+)?import\s+(?P<names>[\w., *(]+)", re.MULTILINE)
 _WINDOW = 200  # characters on either side: longer dotted names do not occur
 
 
@@ -31,9 +31,12 @@ def invented(file: FileContext, text: str, start: int, edit: Edit, edits: Sequen
     begin = start - len(before.group()) if before else start
     after = re.match(r"[\w.]*", text[end : end + _WINDOW])
     region = text[begin : end + (after.end() if after else 0)]
-    for statement in _IMPORT.finditer(_statement(text, start, end)):
+    statements = list(_IMPORT.finditer(_statement(text, start, end)))
+    for statement in statements:
         if problem := _imported(file, statement):
             return problem
+    if statements:
+        return None
     for name in _NAME.findall(region):
         if problem := _problem(file, name, edits):
             return problem

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from migrator.sinks import words_of
+from migrator.names import Reference
+from migrator.sinks import last_name, words_of
+from migrator.tree import NodeT
 
 if TYPE_CHECKING:
     from migrator.context import FileContext
@@ -21,34 +23,17 @@ if TYPE_CHECKING:
 CUDA_ONLY = (
     "triton", "cupy", "cupyx", "pycuda", "numba.cuda", "bitsandbytes", "apex", "amp_C", "xformers", "flash_attn",
     "tensorrt", "torch2trt", "torch_tensorrt", "pynvml", "py3nvml", "nvidia", "transformer_engine",
-    "torch.version.cuda", "torch.backends.cudnn.version", "torch.backends.cudnn.is_acceptable",
-    "torch.utils.cpp_extension", "torch.cuda.get_device_capability", "torch.cuda.get_arch_list", "torch.cuda.cudart",
-    "transformers.BitsAndBytesConfig",
+    "torch.backends.cudnn.is_acceptable", "torch.utils.cpp_extension", "torch.cuda.get_arch_list",
+    "torch.cuda.cudart", "transformers.BitsAndBytesConfig",
 )  # fmt: skip
-_DATA_PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
+# None on an NPU: harmless in a log line, fatal where it is compared or taken apart.
+_VERSIONS = ("torch.version.cuda", "torch.backends.cudnn.version")
+# Works badly or not at all, but does not make an NPU's other work in the same place wrong.
+_POOR = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.cuda.get_device_capability")
 _EXTENSION = re.compile(r"(_ext|_cuda|_C|ext_module|_cuda_ext|_kernels?)$")
 _HELPER_WORDS = frozenset(
-    [
-        "to",
-        "move",
-        "batch",
-        "send",
-        "put",
-        "on",
-        "get",
-        "is",
-        "use",
-        "set",
-        "seed",
-        "has",
-        "with",
-        "no",
-        "check",
-        "manual",
-        "empty",
-        "try",
-    ]
-)
+    "to move batch send put on get is use set seed has with no check manual empty try".split()
+)  # fmt: skip
 _LOADS = re.compile(r"(load\w*|import_module|get_plugin)$")
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 
@@ -58,29 +43,22 @@ def cuda_only_reason(file: FileContext, node: cst.CSTNode) -> str | None:
     test, statement = _test_of(file, node)
     if test is None:
         return None
-    within = [part for part in _conjuncts(test) if not _contains(file, part, node)]
-    for region in within:
-        if found := _machinery(file, region, hard_only=False, skip=node):
+    for operand in _conjuncts(test):
+        if not _contains(file, operand, node) and (found := _machinery(file, operand, (*CUDA_ONLY, *_POOR))):
             return f"the same test reads {found}"
     regions = list(_guarded(file, statement, node))
     for region in regions:
-        if found := _machinery(file, region, hard_only=True):
+        if found := _machinery(file, region, CUDA_ONLY):
             return f"it guards {found}"
     for region in regions:
-        if (found := _machinery(file, region, hard_only=False)) and not _moves_data(file, region):
+        if (found := _machinery(file, region, _POOR)) and not _works_on_device(file, region):
             return f"it guards {found}"
     return _spoken_of(file, statement, node)
 
 
 def uses_cuda_only(file: FileContext) -> bool:
-    """Whether the file uses anything that only works on NVIDIA hardware (a capability query alone does not count)."""
-    prefixes = tuple(name for name in CUDA_ONLY if name != "torch.cuda.get_device_capability")
-    return any(
-        found == prefix or found.startswith(prefix + ".")
-        for binding in file.names.import_bindings
-        for found in [file.names.imported_name(binding)]
-        for prefix in prefixes
-    )
+    """Whether the file imports anything that only works on NVIDIA hardware."""
+    return any(_below(file.names.imported_name(binding), CUDA_ONLY) for binding in file.names.import_bindings)
 
 
 def _spoken_of(file: FileContext, statement: cst.CSTNode, node: cst.CSTNode) -> str | None:
@@ -97,7 +75,6 @@ def _spoken_of(file: FileContext, statement: cst.CSTNode, node: cst.CSTNode) -> 
             if reference.qualified.startswith("torch.backends.cudnn.") and _contains(file, function, reference.node):
                 return "it guards cuDNN, which the same function asks for"
     for text in _inside(file, function, cst.SimpleString):
-        assert isinstance(text, cst.SimpleString)
         for package in ("bitsandbytes", "xformers", "flash-attn", "flash_attn", "triton"):
             if package in text.value and isinstance(file.tree.enclosing(text, cst.Arg), cst.Arg):
                 return f"it guards {package}, which the messages here speak of"
@@ -225,38 +202,55 @@ def _following(file: FileContext, statement: cst.CSTNode) -> Iterator[cst.CSTNod
         yield from body[body.index(line) + 1 :]  # type: ignore[arg-type]
 
 
-def _inside(file: FileContext, region: cst.CSTNode, node_type: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+def _inside(file: FileContext, region: cst.CSTNode, node_type: type[NodeT]) -> Iterator[NodeT]:
+    start, end = file.tree.span(region)
     for node in file.tree.all(node_type):
-        if _contains(file, region, node):
+        if start <= file.tree.span(node)[0] < end:
             yield node
 
 
-def _machinery(file: FileContext, region: cst.CSTNode, hard_only: bool, skip: cst.CSTNode | None = None) -> str | None:
-    """The first CUDA-only thing in a region; `hard_only` leaves out what merely works badly on an NPU."""
-    wanted = CUDA_ONLY if hard_only else (*CUDA_ONLY, *_DATA_PARALLEL)
-    for reference in file.names.references:
-        if reference.node is not skip and _contains(file, region, reference.node):
-            for prefix in wanted:
-                if reference.qualified == prefix or reference.qualified.startswith(prefix + "."):
-                    return prefix
-            head = reference.qualified.rpartition(".")[2] if reference.parts else reference.root.value
-            if (
-                reference.binding is not None
-                and reference.binding.is_import
-                and not reference.qualified.startswith("torch.")
-            ):
-                module = reference.binding.qualified or ""
-                if _EXTENSION.search(module) and words_of(head):
-                    return f"the compiled extension {reference.root.value}"
+def _references(file: FileContext, region: cst.CSTNode) -> Iterator[Reference]:
+    start, end = file.tree.span(region)
+    return (r for r in file.names.references if start <= file.tree.span(r.root)[0] < end)
+
+
+def _below(name: str, prefixes: tuple[str, ...]) -> str | None:
+    return next((prefix for prefix in prefixes if name == prefix or name.startswith(prefix + ".")), None)
+
+
+def _machinery(file: FileContext, region: cst.CSTNode, names: tuple[str, ...]) -> str | None:
+    """The first of these names, or of the CUDA code that the repository compiles or writes itself, in a region."""
+    for reference in _references(file, region):
+        if found := _below(reference.qualified, names):
+            return found
+        if _below(reference.qualified, _VERSIONS) and _taken_apart(file, reference.node):
+            return reference.qualified
+        binding = reference.binding
+        imported = binding.qualified or "" if binding is not None and binding.is_import else ""
+        if not imported.startswith("torch.") and _EXTENSION.search(imported):
+            return f"the compiled extension {reference.root.value}"
     for call in _inside(file, region, cst.Call):
-        assert isinstance(call, cst.Call)
-        root = call.func
-        last = root.attr.value if isinstance(root, cst.Attribute) else root.value if isinstance(root, cst.Name) else ""
-        if isinstance(root, cst.Attribute) and isinstance(root.value, cst.Name) and _is_extension(file, root.value):
-            return f"the compiled extension {root.value.value}"
-        if isinstance(last, str) and last != "cuda" and last.endswith("_cuda") and not words_of(last) & _HELPER_WORDS:
-            return f"{last}()"
+        root = call.func.value if isinstance(call.func, cst.Attribute) else None
+        if isinstance(root, cst.Name) and _is_extension(file, root):
+            return f"the compiled extension {root.value}"
+        name = last_name(call.func)
+        if name != "cuda" and name.endswith("_cuda") and not words_of(name) & _HELPER_WORDS:
+            return f"{name}()"
     return None
+
+
+def _taken_apart(file: FileContext, node: cst.CSTNode) -> bool:
+    """Whether a version is compared, indexed or parsed, not just shown."""
+    for parent in file.tree.ancestors(node):
+        if isinstance(parent, (cst.Comparison, cst.Subscript)):
+            return True
+        if isinstance(parent, cst.Attribute) or (
+            isinstance(parent, cst.Call) and words_of(last_name(parent.func)) & {"version", "parse", "float", "int"}
+        ):
+            return True
+        if not isinstance(parent, (cst.Call, cst.Arg)):
+            return False
+    return False
 
 
 def _is_extension(file: FileContext, name: cst.Name) -> bool:
@@ -269,11 +263,11 @@ def _is_extension(file: FileContext, name: cst.Name) -> bool:
     )
 
 
-def _moves_data(file: FileContext, region: cst.CSTNode) -> bool:
-    """Whether the guarded code also moves things to the device, so that the NPU must get there."""
+def _works_on_device(file: FileContext, region: cst.CSTNode) -> bool:
+    """Whether the guarded code also does what an NPU can do as well, so that it must get there."""
+    if any(r.qualified.startswith("torch.cuda.") and not _below(r.qualified, _POOR) for r in _references(file, region)):
+        return True
     return any(
-        isinstance(node, cst.Attribute)
-        and node.attr.value in {"cuda", "to"}
-        and isinstance(file.tree.parents.get(node), cst.Call)
+        node.attr.value in {"cuda", "to"} and isinstance(file.tree.parents.get(node), cst.Call)
         for node in _inside(file, region, cst.Attribute)
     )

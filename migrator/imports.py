@@ -7,7 +7,7 @@ only inside functions, into those functions; else below `__future__` imports and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
@@ -18,9 +18,10 @@ from migrator.names import dotted
 PACKAGE = "torch_npu"
 
 
-def place(file: FileContext, changed: Iterable[cst.CSTNode], required: bool) -> list[Edit]:
+def place(file: FileContext, changed: Iterable[cst.CSTNode], edits: Sequence[Edit], required: bool) -> list[Edit]:
     """The edits that make torch_npu imported wherever `changed` nodes run.
 
+    edits     what is changed in the file: an import statement may itself move to torch_npu
     required  also in a file that does not import torch itself (it names torch_npu or calls `.npu()`)
     """
     imports: list[cst.Import | cst.ImportFrom] = [*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom)]
@@ -30,7 +31,7 @@ def place(file: FileContext, changed: Iterable[cst.CSTNode], required: bool) -> 
     torch = [s for s in runs if "torch" in _root_packages(s)]
     top = next((s for s in torch if _function(file, s) is None), None)
     if top is not None:
-        return [_after(file, top)]
+        return [] if _moves(file, top, edits) else [_after(file, top)]
     blocks = {_function(file, node) for node in changed}
     local = [
         next(s for s in torch if _function(file, s) is function)
@@ -43,8 +44,16 @@ def place(file: FileContext, changed: Iterable[cst.CSTNode], required: bool) -> 
         if not any(PACKAGE in _root_packages(o) and _function(file, o) is _function(file, s) for o in runs)
     ]
     covered = {_function(file, s) for s in torch}
-    edits = [_after(file, statement) for statement in local]
-    return [*edits, _below_docstring(file)] if required and blocks - covered else edits
+    inserted = [_after(file, statement) for statement in local if not _moves(file, statement, edits)]
+    return [*inserted, _below_docstring(file)] if required and blocks - covered else inserted
+
+
+def _moves(file: FileContext, statement: cst.CSTNode, edits: Sequence[Edit]) -> bool:
+    """Whether an import of torch becomes one of torch_npu, and nothing else asks for that name."""
+    start, end = file.tree.span(statement)
+    inside = [edit for edit in edits if start <= edit.start and edit.end <= end]
+    named = any(PACKAGE + "." in edit.text for edit in edits if edit not in inside and "import " not in edit.text)
+    return not named and any(PACKAGE in edit.text for edit in inside)
 
 
 def _root_packages(statement: cst.Import | cst.ImportFrom) -> set[str]:

@@ -94,6 +94,10 @@ def _move(file: FileContext, binding: Binding) -> Move | None:
     qualified = bound_to(file, binding)
     if qualified is None or qualified == "torch" or not qualified.startswith("torch."):
         return None
+    if binding.qualified is not None and not binding.qualified.startswith("torch"):
+        # Re-exported by another file of the repository, whose own import moves and keeps the name.
+        new = destination(qualified, file.target)
+        return Move(new, binding.name) if new else None
     new = destination(qualified, file.target) or _module_counterpart(file, qualified)
     if new is None:
         return None
@@ -116,7 +120,7 @@ def _module_counterpart(file: FileContext, qualified: str) -> str | None:
 def bound_to(file: FileContext, binding: Binding) -> str | None:
     """The qualified name that an import or an alias assignment binds."""
     if binding.qualified is not None:
-        return file.names.canonical(binding.qualified) if binding.qualified.startswith("torch") else None
+        return file.names.canonical(binding.qualified)
     return file.names.resolve(binding.value) if binding.value is not None else None
 
 

@@ -384,7 +384,7 @@ class Names:
         return found
 
     def bindings_in(self, statement: cst.Import | cst.ImportFrom, module: str) -> list[Binding]:
-        """What an import statement binds of a module or of what lies below it."""
+        """What an import statement names of a module or of what lies below it; re-exports elsewhere do not count."""
         nodes: set[cst.CSTNode] = (
             {statement.names} if isinstance(statement.names, cst.ImportStar) else set(statement.names)
         )
@@ -392,7 +392,7 @@ class Names:
         return [
             binding
             for binding in found
-            if (full := self.canonical(self.imported_name(binding))) == module or full.startswith(module + ".")
+            if (full := self.imported_name(binding)) == module or full.startswith(module + ".")
         ]
 
     def imported_name(self, binding: Binding) -> str:

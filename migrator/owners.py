@@ -127,10 +127,18 @@ def _named_after(file: FileContext, receiver: cst.CSTNode, attribute: str) -> st
         (
             name
             for name in file.project.class_owners(attribute)
-            if name.lower().strip("_") == plain and file.names.is_bound(name) and not file.project.is_torch_class(name)
+            if name.lower().strip("_") == plain and _is_near(file, name) and not file.project.is_torch_class(name)
         ),
         None,
     )
+
+
+def _is_near(file: FileContext, cls: str) -> bool:
+    """Whether a class is defined or imported here, or the file imports something else of its module."""
+    if file.names.is_bound(cls):
+        return True
+    imported = {(binding.qualified or "").rpartition(".")[0] for binding in file.names.import_bindings}
+    return bool(imported & file.project.homes(cls))
 
 
 def _is_options(file: FileContext, node: cst.CSTNode, attribute: str) -> bool:

@@ -32,6 +32,7 @@ class Project:
 
     bases      class → names of its bases
     owned      class → methods of OWNED names that it defines
+    defined_in the same classes → modules that define one of that name
     stored     class → attributes of OWNED names that it assigns on self or declares
     fields     (object, attribute) of OWNED names assigned on anything else: `args.cuda = …`
     functions  function or class → its parameter lists
@@ -44,6 +45,7 @@ class Project:
 
     bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
     owned: dict[str, frozenset[str]] = field(default_factory=dict)
+    defined_in: dict[str, frozenset[str]] = field(default_factory=dict)
     stored: dict[str, frozenset[str]] = field(default_factory=dict)
     fields: frozenset[tuple[str, str]] = frozenset()
     functions: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
@@ -98,6 +100,10 @@ class Project:
         """The classes that own an attribute, by name."""
         return sorted(name for name in self.owned if self.is_class_owner(name, attribute))
 
+    def homes(self, name: str) -> frozenset[str]:
+        """The modules that define a class with a method of an owned name, by the class's name."""
+        return self.defined_in.get(name, frozenset())
+
     # --- values -----------------------------------------------------------------------------------------------
 
     def parameters(self, function: str) -> tuple[tuple[str, ...], ...]:
@@ -139,6 +145,8 @@ class _Gatherer:
     def __init__(self) -> None:
         self._bases: dict[str, tuple[str, ...]] = {}
         self._owned: defaultdict[str, set[str]] = defaultdict(set)
+        self._defined_in: defaultdict[str, set[str]] = defaultdict(set)
+        self._module = ""
         self._stored: defaultdict[str, set[str]] = defaultdict(set)
         self._fields: set[tuple[str, str]] = set()
         self._functions: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -153,6 +161,7 @@ class _Gatherer:
         return Project(
             bases=self._bases,
             owned={name: frozenset(found) for name, found in self._owned.items()},
+            defined_in={name: frozenset(found) for name, found in self._defined_in.items()},
             stored={name: frozenset(found) for name, found in self._stored.items()},
             fields=frozenset(self._fields),
             functions={name: tuple(sorted(found)) for name, found in self._functions.items()},
@@ -169,6 +178,7 @@ class _Gatherer:
             return
         module = module_name(path)
         self._modules.add(module)
+        self._module = module
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes in the user's strings are not our business
@@ -200,6 +210,7 @@ class _Gatherer:
             if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 if part.name in OWNED:
                     self._owned[node.name].add(part.name)
+                    self._defined_in[node.name].add(self._module)
                 if part.name == "__init__":
                     self._functions[node.name].add(_parameters(part))
             targets = (

@@ -179,6 +179,8 @@ class Roles:
         else:
             assert isinstance(parent, cst.Comparison)
             test, others = parent, [target.comparator for target in parent.comparisons]
+        if any(self._is_mapping_with(other, node) for other in others):
+            return Verdict(Role.KEY, "it is looked up among keys")
         if any(self._sinks.holds(other, sink) for other in others):
             return Verdict(
                 Role.SINK,
@@ -192,6 +194,16 @@ class Roles:
             ):
                 return Verdict(Role.SINK, "it is looked up among devices", test)
         return Verdict(Role.COMPARED, "it is compared with something that need not be a device", test)
+
+    def _is_mapping_with(self, other: cst.CSTNode, key: cst.CSTNode) -> bool:
+        """Whether `key in other` asks a dictionary: the file also writes `other[key]`."""
+        if not isinstance(key, cst.SimpleString) or not isinstance(other, (cst.Name, cst.Attribute)):
+            return False
+        text = self._tree.text(other)
+        return any(
+            subscript_text(subscript) == key.evaluated_value and self._tree.text(subscript.value) == text
+            for subscript in self._tree.all(cst.Subscript)
+        )
 
     def _dict(self, node: cst.CSTNode, parent: cst.CSTNode, sink: str, depth: int) -> Verdict:
         if isinstance(parent, cst.DictElement):

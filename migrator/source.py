@@ -72,7 +72,7 @@ class Source:
         return self.text[starts[line - 1] : starts[line] if line < len(starts) else len(self.text)]
 
     def joined(self, start: int, statements: Sequence[str]) -> str:
-        """Statements in the place of one that starts at `start`: lines as indented as it, or `;` where it shares a line."""
+        """Statements in the place of one at `start`: on lines of their own, or behind `;` where it shares its line."""
         begin = max(self.text.rfind("\n", 0, start), self.text.rfind("\r", 0, start)) + 1
         indent = self.text[begin:start]
         return (self.newline + indent if not indent.strip() else "; ").join(statements)

@@ -15,22 +15,22 @@ rule = Rule(
     applicability=SAFE,
     tags=("core",),
     examples=[
-        Example("from torch.cuda.amp import autocast, GradScaler\n", "from torch_npu.npu.amp import autocast, GradScaler\nimport torch_npu\n"),
+        Example("from torch.cuda.amp import autocast, GradScaler\n", "from torch_npu.npu.amp import autocast, GradScaler\n"),
         Example(
             "import torch\nfrom torch import cuda, nn\ncuda.synchronize()\n",
             "import torch\nimport torch_npu\nfrom torch import nn\nfrom torch_npu import npu\nnpu.synchronize()\n",
         ),
         Example(
             "import torch.cuda as tc\ntc.synchronize()\n",
-            "import torch_npu.npu as tc\nimport torch_npu\ntc.synchronize()\n",
+            "import torch_npu.npu as tc\ntc.synchronize()\n",
         ),
         Example("import torch.cuda\nx = torch.cuda.current_device()\n", "import torch\nimport torch_npu\nx = torch.npu.current_device()\n"),
         Example(
             "from torch.cuda import nccl, Stream\nnccl.version()\ns = Stream()\n",
-            "from torch.cuda import nccl\nfrom torch_npu.npu import Stream\nimport torch_npu\nnccl.version()\ns = Stream()\n",
+            "from torch.cuda import nccl\nfrom torch_npu.npu import Stream\nnccl.version()\ns = Stream()\n",
             reports=("nccl stays", "nccl.version has no counterpart"),
         ),
-        Example("from torch.cuda import *\nsynchronize()\n", "from torch_npu.npu import *\nimport torch_npu\nsynchronize()\n"),
+        Example("from torch.cuda import *\nsynchronize()\n", "from torch_npu.npu import *\nsynchronize()\n"),
     ],
 )  # fmt: skip
 

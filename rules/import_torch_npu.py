@@ -43,5 +43,5 @@ def import_torch_npu(match: FileMatch) -> Fix | None:
         return None
     nodes = [node for _, node in fixes]
     required = any("torch_npu" in (fix.needs or ()) for fix, _ in fixes)
-    edits = place(match.file, nodes, required)
+    edits = place(match.file, nodes, [edit for fix, _ in fixes for edit in fix.edits], required)
     return Fix(edits, "import torch_npu, which teaches torch the NPU") if edits else None

@@ -49,7 +49,7 @@ rule = Rule(
             "from torch.profiler import profile, record_function, ProfilerActivity as A\n"
             "with profile(activities=[A.CPU, A.CUDA]) as p:\n    f()\np.export_chrome_trace('t.json')\n",
             "from torch.profiler import record_function\n"
-            "from torch_npu.profiler import profile, ProfilerActivity as A\nimport torch_npu\n"
+            "from torch_npu.profiler import profile, ProfilerActivity as A\n"
             "with profile(activities=[A.CPU, A.NPU]) as p:\n    f()\np.export_chrome_trace('t.json')\n",
         ),
         Example.reported(

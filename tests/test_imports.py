@@ -80,39 +80,39 @@ def test_place(migrated, before, after):
 
 
 STATEMENTS = {
-    "alias": ("import torch.cuda as tc\ntc.init()\n", "import torch_npu.npu as tc\nimport torch_npu\ntc.init()\n"),
+    "alias": ("import torch.cuda as tc\ntc.init()\n", "import torch_npu.npu as tc\ntc.init()\n"),
     "submodule alias": (
         "import torch\nimport torch.cuda.amp as amp\nwith amp.autocast():\n    pass\n",
         "import torch\nimport torch_npu\nimport torch_npu.npu.amp as amp\nwith amp.autocast():\n    pass\n",
     ),
     "name that differs": (
         "from torch.cuda import CUDAGraph\ng = CUDAGraph()\n",
-        "from torch_npu.npu import NPUGraph\nimport torch_npu\ng = NPUGraph()\n",
+        "from torch_npu.npu import NPUGraph\ng = NPUGraph()\n",
     ),
     "kept alias": (
         "from torch.cuda import CUDAGraph as G\ng = G()\n",
-        "from torch_npu.npu import NPUGraph as G\nimport torch_npu\ng = G()\n",
+        "from torch_npu.npu import NPUGraph as G\ng = G()\n",
     ),
     "name that is taken": (
         "from torch import cuda\nnpu = 1\ncuda.init()\n",
-        "from torch_npu import npu as cuda\nimport torch_npu\nnpu = 1\ncuda.init()\n",
+        "from torch_npu import npu as cuda\nnpu = 1\ncuda.init()\n",
     ),
     "split off": (
         "from torch import nn, cuda, optim\ncuda.init()\n",
-        "from torch import nn, optim\nfrom torch_npu import npu\nimport torch_npu\nnpu.init()\n",
+        "from torch import nn, optim\nfrom torch_npu import npu\nnpu.init()\n",
     ),
     "split off the last": (
         "from torch import (\n    nn,\n    cuda,\n)\ncuda.init()\n",
-        "from torch import (\n    nn,\n)\nfrom torch_npu import npu\nimport torch_npu\nnpu.init()\n",
+        "from torch import (\n    nn,\n)\nfrom torch_npu import npu\nnpu.init()\n",
     ),
     "inside a function": (
         "def f():\n    from torch.cuda import Stream, nccl\n    return Stream(), nccl.version()\n",
-        "def f():\n    from torch.cuda import nccl\n    from torch_npu.npu import Stream\n    import torch_npu\n"
+        "def f():\n    from torch.cuda import nccl\n    from torch_npu.npu import Stream\n"
         "    return Stream(), nccl.version()\n",
     ),
     "guarded": (
         "try:\n    from torch.cuda.amp import autocast\nexcept ImportError:\n    autocast = None\nx = autocast()\n",
-        "try:\n    from torch_npu.npu.amp import autocast\nexcept ImportError:\n    autocast = None\nimport torch_npu\nx = autocast()\n",
+        "try:\n    from torch_npu.npu.amp import autocast\nexcept ImportError:\n    autocast = None\nx = autocast()\n",
     ),
     "alias by assignment": (
         "import torch\ntc = torch.cuda\ntc.synchronize()\ng = tc.CUDAGraph()\n",
