@@ -96,6 +96,10 @@ def _print_lost(facts: WheelFacts) -> None:
 
 
 def _facts(version: str, wheels: Path | None) -> WheelFacts:
+    try:
+        parse(version)
+    except ValueError as error:
+        raise RefreshError(str(error)) from None
     if wheels is not None:
         wheels.mkdir(parents=True, exist_ok=True)
         return read_wheel(_find(wheels, version) or _download(version, wheels))
@@ -109,7 +113,7 @@ def _find(directory: Path, version: str) -> Path | None:
             _, found, _, _ = parse_wheel_filename(path.name)
         except InvalidWheelFilename:
             continue
-        if str(found) == version:
+        if found == parse(version):
             return path
     return None
 

@@ -99,6 +99,16 @@ def test_no_version(run):
     assert "name at least one version" in said
 
 
+def test_text_that_is_no_version(run):
+    code, said = run("latest")
+    assert code == 2
+    assert said == "refresh: 'latest' is not a version number; expected something like 2.7.1\n"
+
+
+def test_a_version_may_be_shortened(run):
+    assert "2.15.0: " in run("2.15")[1]
+
+
 def test_a_version_that_the_index_does_not_have(run, data, monkeypatch):
     before = snapshot(data)
     pip(
