@@ -19,6 +19,7 @@ import click
 from migrator import __version__
 from migrator.options import CommandT, Options, SectionedCommand, common_options, job_options, write_sections
 from migrator.report import FORMATS
+from migrator.smoke.command import smoke
 from migrator.terminal import emit, progress_bar, say
 
 if TYPE_CHECKING:
@@ -316,6 +317,9 @@ def api(ctx: click.Context, /, name: str, torch_npu: str | None, format: str) ->
     text = json.dumps(answer.to_json(), indent=2) if format == "json" else answer.to_text()
     emit("stdout", f"{text}\n")
     ctx.exit(FINDINGS if answer.subject is Subject.UNKNOWN else CLEAN)
+
+
+cli.add_command(smoke)
 
 
 # --- the process ------------------------------------------------------------------------------------------

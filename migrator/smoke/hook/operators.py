@@ -1,0 +1,68 @@
+"""Which operators run on the NPU, with which dtypes, and at which line of the user's code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .places import Places
+from .summaries import name_of
+from .writer import Writer
+
+MAX_KINDS = 20_000
+"""Different (operator, dtypes, line) that are told apart; what comes later is not recorded."""
+
+
+class Operators(TorchDispatchMode):  # type: ignore[misc]
+    """Records each operator once per line and combination of dtypes."""
+
+    def __init__(self, writer: Writer, places: Places) -> None:
+        super().__init__()
+        self._writer = writer
+        self._places = places
+        self._seen: set[Any] = set()
+        self.backward_line: tuple[str, int] | None = None
+        """Where the latest backward pass was started: its operators may run in a thread without Python frames."""
+        self.paused = False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Tell torch.compile to go on as if this mode were not there."""
+        return True
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not self.paused and len(self._seen) < MAX_KINDS:
+            self._note(func, args, result)
+        return result
+
+    def _note(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
+        dtypes = {tensor.dtype for tensor in _tensors((*args, result)) if tensor.device.type == "npu"}
+        if not dtypes:
+            return
+        place = self._places.current() or self.backward_line
+        key = (func, place, frozenset(dtypes))
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        names = sorted(name_of(dtype) for dtype in dtypes)
+        file, line = place or (None, None)
+        self._writer.write("operator", name=func.name(), dtypes=names, file=file, line=line)
+
+
+def _tensors(values: Iterable[Any]) -> list[Tensor]:
+    found = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [item for item in value if isinstance(item, torch.Tensor)]
+    return found
