@@ -27,6 +27,7 @@ rule = Rule(
         Example.reported("import torch\nx = x.contiguous(memory_format=torch.channels_last)\n", "channels_last"),
         Example.unchanged(
             "import torch\nok = x.is_contiguous(memory_format=torch.channels_last)\nsame = f == torch.channels_last\n"
+            "f = torch.channels_last if x.stride(1) == 1 else torch.contiguous_format\n"
         ),
     ],
 )  # fmt: skip
@@ -36,6 +37,9 @@ rule = Rule(
 def use_contiguous(match: Name) -> Fix | None:
     if isinstance(match.parent(), (cst.Comparison, cst.ComparisonTarget)):
         return None
+    choice = match.file.tree.enclosing(match.node, cst.IfExp, cst.BaseStatement)
+    if isinstance(choice, cst.IfExp) and "stride(" in match.file.tree.text(choice.test):
+        return None  # the format of another tensor, which is contiguous on an NPU
     call = match.file.tree.enclosing(match.node, cst.Call, cst.SimpleStatementLine)
     if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == "is_contiguous":
         return None

@@ -28,8 +28,8 @@ rule = Rule(
         Example.reported("from torch.backends import cudnn\ncudnn.benchmark = True\n", "benchmark does nothing"),
         Example.reported("from torch.backends import cudnn\ncudnn.deterministic = True\n", "results may differ"),
         Example(
-            "import torch\nimport torch_npu\ntorch.backends.cudnn.deterministic = True\n",
-            "import torch\nimport torch_npu\ntorch.use_deterministic_algorithms(True)\n",
+            "import torch as th\nimport torch_npu\nth.backends.cudnn.deterministic = True\n",
+            "import torch as th\nimport torch_npu\nth.use_deterministic_algorithms(True)\n",
             unsafe=True,
         ),
         Example.reported("import torch\nnew = torch.backends.cudnn.version() >= 8000\n", "comparing it raises"),
@@ -72,7 +72,9 @@ def deterministic(match: Name) -> Fix | Report | None:
         return None
     message = f"{match.qualified} does nothing on an NPU: results may differ from run to run"
     remedy = match.row.remedy or ""
-    if len(assign.targets) > 1 or not match.file.names.is_bound("torch"):
+    root = match.reference.root
+    torch = root.value if match.file.names.resolve(root) == "torch" else "torch"
+    if len(assign.targets) > 1 or not match.file.names.is_bound(torch):
         return Report(message, remedy, WARNING)
-    new = "torch.use_deterministic_algorithms(True)"
+    new = f"{torch}.use_deterministic_algorithms(True)"
     return Fix([match.replace(assign, new)], message, remedy, UNSAFE, WARNING, needs=())

@@ -25,7 +25,9 @@ rule = Rule(
             "import torch\n\n\ndef freqs(n, device):\n    return torch.arange(n, dtype=torch.float64, device=device)\n",
             "torch.arange",
         ),
-        Example.reported("import torch\nx = x.to(torch.float64)\ny = net(x.double())\n", "float32", "float32"),
+        Example.reported(
+            "import torch\nx = x.to(torch.float64)\ny = f(x.double(), w.double())\n", "float32", "float32"
+        ),
         Example.reported("import torch\nx = x.to(device, dtype=torch.double)\n", "float64 tensor"),
         Example.reported("import torch\nx = torch.zeros(2, dtype=torch.float64).to(device)\n", "float64 tensor"),
         Example.reported("import torch\ntorch.set_default_dtype(torch.float64)\n", "default"),
@@ -67,6 +69,15 @@ def named(match: Name) -> Report | None:
 
 @rule.on_method("double", words=(".double()",))
 def cast(match: Method) -> Report | None:
-    if match.call is None or match.call.node.args or ON_CPU.search(match.text):
+    if match.call is None or match.call.node.args or ON_CPU.search(match.text) or not _is_first(match):
         return None
     return Report("double() of an NPU tensor gives float32", REMEDY)
+
+
+def _is_first(match: Method) -> bool:
+    """Whether no cast stands before this one in the same statement: f(x.double(), y.double()) is one finding."""
+    tree = match.file.tree
+    statement = tree.enclosing(match.node, cst.BaseSmallStatement, cst.BaseCompoundStatement)
+    others = [a for a in tree.all(cst.Attribute) if a.attr.value == "double"]
+    same = [a for a in others if tree.enclosing(a, cst.BaseSmallStatement, cst.BaseCompoundStatement) is statement]
+    return min(same, key=lambda attribute: tree.span(attribute.attr)) is match.node
