@@ -73,13 +73,13 @@ class RuleError(Exception):
 
 
 @cache
-def _prefilter(enabled: frozenset[str], rules_dirs: tuple[str, ...]) -> re.Pattern[bytes]:
+def _prefilter(enabled: frozenset[str], rules_dirs: tuple[str, ...]) -> registry.Prefilter:
     return registry.load(rules_dirs).prefilter(enabled)
 
 
 def is_candidate(raw: bytes, settings: Settings) -> bool:
     """Whether some enabled rule could find anything in these bytes."""
-    return _prefilter(settings.enabled, settings.rules_dirs).search(raw) is not None
+    return _prefilter(settings.enabled, settings.rules_dirs)(raw)
 
 
 def migrate(raw: bytes, path: str, settings: Settings, project: Project) -> FileResult:

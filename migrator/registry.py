@@ -16,6 +16,7 @@ from migrator.rule import Handler, Rule
 
 _HERE = Path(__file__).parent
 RULES_DIR = next(d for d in (_HERE / "rules", _HERE.parent / "rules") if d.is_dir())
+_IDENTIFIER = re.compile(rb"\w+")
 _ID = re.compile(r"[A-Z]{3,8}\d{3}")
 
 
@@ -73,19 +74,37 @@ class Registry:
                     found[handler.kind][pattern].append((rule, handler))
         return found
 
-    def prefilter(self, enabled: frozenset[str]) -> re.Pattern[bytes]:
-        """A pattern that matches the bytes of every file in which an enabled rule could find something."""
-        words = {
-            word.lower()
-            for rule in self.rules
-            if rule.id in enabled
-            for handler in rule.handlers
-            for word in handler.words
-        }
-        shortest = [w for w in words if not any(o != w and o in w for o in words)]
-        if not shortest:
-            return re.compile(rb"(?!)")
-        return re.compile("|".join(re.escape(w) for w in sorted(shortest)).encode(), re.IGNORECASE)
+    def prefilter(self, enabled: frozenset[str]) -> Prefilter:
+        """Whether an enabled rule could find something in the bytes of a file."""
+        handlers = [handler for rule in self.rules if rule.id in enabled for handler in rule.handlers]
+        anywhere = {word.lower() for handler in handlers if handler.kind == "string" for word in handler.words}
+        named = {word for handler in handlers if handler.kind != "string" for word in handler.words}
+        return Prefilter(
+            names=frozenset(word.encode() for word in named if word.isidentifier()),
+            phrases=tuple(sorted(word.encode() for word in named if not word.isidentifier())),
+            anywhere=tuple(sorted(word.encode() for word in anywhere)),
+        )
+
+
+@dataclass(frozen=True)
+class Prefilter:
+    """The words without which no rule finds anything: what keeps most files from being parsed.
+
+    names     whole identifiers, as written
+    phrases   any other text, as written
+    anywhere  words of strings: in any case, also inside others
+    """
+
+    names: frozenset[bytes]
+    phrases: tuple[bytes, ...]
+    anywhere: tuple[bytes, ...]
+
+    def __call__(self, raw: bytes) -> bool:
+        """Whether one of the words is there."""
+        if not self.names.isdisjoint(_IDENTIFIER.findall(raw)) or any(phrase in raw for phrase in self.phrases):
+            return True
+        lowered = raw.lower()
+        return any(word in lowered for word in self.anywhere)
 
 
 def load(rules_dirs: Sequence[Path | str] = ()) -> Registry:

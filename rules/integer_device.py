@@ -29,8 +29,8 @@ rule = Rule(
     ],
 )  # fmt: skip
 
-WORDS = ("rank", "gpu", "device=0", "device=1", ".to(0", ".to(1")
-SOUNDS = frozenset({"rank", "local_rank", "gpu", "gpu_id", "device_id", "device_index", "gpu_idx", "args.gpu", "args.local_rank"})
+SOUNDS = frozenset("rank local_rank gpu gpu_id device_id device_index gpu_idx args.gpu args.local_rank".split())
+WORDS = (*(name for name in SOUNDS if "." not in name), "LOCAL_RANK", "RANK", "device=0", "device=1", ".to(0", ".to(1")
 
 
 @rule.on_method("to", words=WORDS)
