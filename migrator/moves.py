@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from migrator.target import Target
 
 CUDA, NPU, NPU_PACKAGE = "torch.cuda", "torch.npu", "torch_npu.npu"
+MSTX = "torch.npu.mstx."  # nvtx's counterpart is a class, and nothing can be imported from a class
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _move(file: FileContext, binding: Binding) -> Move | None:
         new = destination(qualified, file.target)
         return Move(new, binding.name) if new else None
     new = destination(qualified, file.target) or _module_counterpart(file, qualified)
-    if new is None:
+    if new is None or (binding.is_import and new.startswith(MSTX)):
         return None
     for use in file.names.uses(binding):
         found = destination(use.qualified, file.target)

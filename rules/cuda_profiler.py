@@ -15,7 +15,7 @@ rule = Rule(
     name="cuda-profiler",
     title="switching NVIDIA's profiler on and off raises without CUDA",
     applicability=UNSAFE,
-    tags=("profiling",),
+    tags=("core", "profiling"),
     severity=ERROR,
     examples=[
         Example.reported(

@@ -14,6 +14,8 @@ DistributedDataParallel, with one process for each NPU, does the same faster, on
 `model.module` and the keys of checkpoints stay as they are.
 """
 
+import libcst as cst
+
 from migrator.rule import MANUAL, Example, Name, Report, Rule
 
 rule = Rule(
@@ -25,6 +27,7 @@ rule = Rule(
     docs="https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html",
     examples=[
         Example.reported("import torch.nn as nn\nnet = nn.DataParallel(net)\n", "DataParallel"),
+        Example.reported("import torch.nn as nn\n\n\nclass Wrapper(nn.DataParallel):\n    pass\n", "DataParallel"),
         Example.unchanged("import torch.nn as nn\nok = isinstance(net, nn.DataParallel)\n"),
     ],
 )
@@ -35,7 +38,7 @@ rule = Rule(
     "torch.nn.parallel.data_parallel", words=("DataParallel", "data_parallel"),
 )  # fmt: skip
 def report(match: Name) -> Report | None:
-    if match.call is None:
+    if match.call is None and not _is_passed_on(match):
         return None
     return Report(
         "DataParallel is not supported on NPUs",
@@ -44,3 +47,11 @@ def report(match: Name) -> Report | None:
         "DistributedDataParallel(model.npu(), device_ids=[local_rank]), and a DistributedSampler for the data. "
         "model.module stays as it is. With one NPU, drop the wrapper.",
     )
+
+
+def _is_passed_on(match: Name) -> bool:
+    """Whether the class is a base class or an argument, and not just what something is tested for."""
+    arg = match.parent()
+    call = match.file.tree.parents.get(arg) if isinstance(arg, cst.Arg) else None
+    tested = isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value.startswith("is")
+    return call is not None and not tested

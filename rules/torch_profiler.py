@@ -19,7 +19,7 @@ import libcst as cst
 from migrator.context import FileContext
 from migrator.moves import Move, plan, respell
 from migrator.names import Binding, Reference
-from migrator.rule import SAFE, UNSAFE, Call, Edit, Example, FileMatch, Fix, Import, Report, Rule, call_of
+from migrator.rule import INFO, SAFE, UNSAFE, Call, Edit, Example, FileMatch, Fix, Import, Name, Report, Rule, call_of
 from migrator.statements import drop_arguments, rewrite_import
 
 rule = Rule(
@@ -103,26 +103,46 @@ def profile_the_npu(match: FileMatch) -> list[Fix | Report]:
     if "profiler" not in file.source.text or NEW in file.source.text:
         return []  # a file that names torch_npu.profiler was ported before
     uses = _uses(file)
-    blind = [reference for reference, name in uses if _asks_for_the_device(file, uses, reference, name)]
+    whole = any(name in PROFILES and call_of(file, use.node) is not None for use, name in uses)
+    blind = [(use, name) for use, name in uses if not whole or _asks_for_the_device(file, uses, use, name)]
     if not blind:
         return []
     hindrance = _hindrance(file, uses)
     if hindrance is None:
         return _move(file, uses)
     if file.target.at_least(NATIVE):
-        cuda = [reference for reference, name in uses if name == CUDA and isinstance(reference.node, cst.Attribute)]
-        message = f"{OLD}.{CUDA} → NPU: torch's profiler measures the NPU itself"
-        return [Fix([match.replace(r.node.attr, "NPU")], message, needs=(), node=r.node) for r in cuda]
+        return [answer for use, name in blind if (answer := _stay(match, use.node, name, whole))]
     return [
         Report(
             f"torch.profiler does not see the NPU before torch_npu {NATIVE}, and this cannot move: {hindrance}",
             'For a table of operators use torch.autograd.profiler.profile(use_device="npu"), which has key_averages(). '
             f"For a trace use {NEW}.profile with on_trace_ready={NEW}.tensorboard_trace_handler(dir), and read "
             "trace_view.json, operator_details.csv and kernel_details.csv there.",
-            node=reference.node,
+            node=use.node,
         )
-        for reference in blind
+        for use, _ in blind
     ]
+
+
+@rule.on_name("torch.profiler._ExperimentalConfig")
+def experimental(match: Name) -> Report:
+    remedy = match.row.remedy if match.row is not None else None
+    return Report("torch.profiler._ExperimentalConfig means nothing to the NPU's profiler", remedy or "Leave it out.")
+
+
+def _stay(match: FileMatch, node: cst.CSTNode, name: str, whole: bool) -> Fix | Report | None:
+    """What is left to do where torch's own profiler measures the NPU."""
+    if name == CUDA and isinstance(node, cst.Attribute):
+        message = f"{OLD}.{CUDA} → NPU: torch's profiler measures the NPU itself"
+        return Fix([match.replace(node.attr, "NPU")], message, needs=(), node=node)
+    if whole:
+        return None  # the default activities are those of the device
+    return Report(
+        f"torch's own profiler measures the NPU from torch_npu {NATIVE} on",
+        "Ask for ProfilerActivity.NPU where the profile is made.",
+        INFO,
+        node,
+    )
 
 
 def _uses(file: FileContext) -> list[tuple[Reference, str]]:

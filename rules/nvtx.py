@@ -1,31 +1,37 @@
 """Mark ranges for msprof.
 
-torch.cuda.nvtx raises on a torch without CUDA.  mark, range_start and range_end exist in torch.npu.mstx (see
-cuda-api); range_push and range_pop came with torch_npu 2.11, and so did `annotate`, which is what the context
-manager torch.cuda.nvtx.range becomes.  For older targets torch.profiler.record_function takes its place: its
-ranges show up in every profile that torch_npu.profiler makes.  The marks of the nvtx package itself do no harm,
-but nobody sees them.
+torch.cuda.nvtx raises on a torch without CUDA.  torch.npu.mstx marks for CANN's profiler: mark, range_start and
+range_end exist in every version, range_push and range_pop came with torch_npu 2.11, and so did `annotate`, which
+is what the context manager torch.cuda.nvtx.range becomes.  For older targets torch.profiler.record_function may
+take its place: its ranges show up in every profile that torch_npu.profiler makes.  The marks of the nvtx package
+itself do no harm, but nobody sees them.
 """
 
 from migrator.rule import ERROR, INFO, SAFE, UNSAFE, Example, Fix, Import, Name, Report, Rule
 
 rule = Rule(
     id="NPU605",
-    name="nvtx-range",
-    title="NVTX ranges are invisible to the NPU's profiler",
+    name="nvtx",
+    title="NVTX marks raise without CUDA; the NPU's profiler has mstx",
     applicability=SAFE,
-    tags=("profiling",),
+    tags=("core", "profiling"),
     severity=ERROR,
     examples=[
+        Example(
+            "import torch\nimport torch_npu\ntorch.cuda.nvtx.range_push(msg='a')\ntorch.cuda.nvtx.range_pop()\n",
+            "import torch\nimport torch_npu\ntorch.npu.mstx.range_push(message='a')\ntorch.npu.mstx.range_pop()\n",
+        ),
+        Example.reported("import torch\ntorch.cuda.nvtx.range_push('a')\n", "2.11", target="2.7.1"),
         Example(
             "import torch\nimport torch_npu\nwith torch.cuda.nvtx.range('forward'):\n    f()\n",
             "import torch\nimport torch_npu\nwith torch.npu.mstx.annotate('forward'):\n    f()\n",
         ),
         Example(
-            "from torch.cuda import nvtx\nimport torch_npu\n\n\n@nvtx.range(msg='forward')\ndef f():\n    pass\n",
-            "from torch.cuda import nvtx\nimport torch_npu\n\n\n"
+            "from torch.cuda.nvtx import mark, range\nimport torch_npu\nmark('a')\n\n\n"
+            "@range(msg='forward')\ndef f():\n    pass\n",
+            "from torch.cuda.nvtx import mark, range\nimport torch_npu\ntorch_npu.npu.mstx.mark('a')\n\n\n"
             "@torch_npu.npu.mstx.annotate('forward')\ndef f():\n    pass\n",
-            reports=("nvtx stays",),
+            reports=("mark stays", "range stays"),
         ),
         Example(
             "import torch\nwith torch.cuda.nvtx.range('forward'):\n    f()\n",
@@ -36,9 +42,25 @@ rule = Rule(
         Example.reported("import torch\nwith torch.cuda.nvtx.range('step {}', i):\n    f()\n", "nvtx.range"),
         Example.reported("import nvtx\n\n\n@nvtx.annotate('f', color='blue')\ndef f():\n    pass\n", "nvtx"),
     ],
-)  # fmt: skip
+)
 
 ANNOTATE, RECORD = "torch.npu.mstx.annotate", "torch.profiler.record_function"
+PLAIN = [f"torch.cuda.nvtx.{name}" for name in ("mark", "range_push", "range_pop", "range_start", "range_end")]
+
+
+@rule.on_name(*PLAIN)
+def mark(match: Name) -> Fix | Report | None:
+    new, row = match.destination, match.row
+    if new is None and row is not None:
+        return Report(
+            f"{match.qualified} raises without CUDA, and {row.npu} comes with torch_npu {row.since}",
+            row.remedy or f"Use {RECORD}.",
+        )
+    message = match.call.keywords.get("msg") if match.call is not None else None
+    if new is None or message is None or message.keyword is None:
+        return None
+    edits = [*match.rename(new), match.replace(message.keyword, "message")]
+    return Fix(edits, f"{match.qualified}(msg=…) → {new}(message=…)")
 
 
 @rule.on_name("torch.cuda.nvtx.range")
