@@ -147,9 +147,9 @@ class Rule:
         """Keyword arguments of these names in any call.  Handler(Keyword)."""
         return self._register("keyword", keywords, words)
 
-    def on_import(self, *modules: str) -> Callable[[HandlerT], HandlerT]:
+    def on_import(self, *modules: str, words: Sequence[str] | None = None) -> Callable[[HandlerT], HandlerT]:
         """Import statements that name one of these modules or something below.  Handler(Import)."""
-        return self._register("import", modules)
+        return self._register("import", modules, words)
 
     def on_file(self, *words: str) -> Callable[[HandlerT], HandlerT]:
         """Once per file that contains one of these words.  Handler(FileMatch)."""

@@ -106,7 +106,7 @@ class Refused(Exception):
     """Why a use cannot be rewritten."""
 
 
-@rule.on_import("apex.normalization", "apex.parallel")
+@rule.on_import("apex.normalization", "apex.parallel", words=("apex",))
 def move_import(match: Import) -> list[Fix | Report]:
     """Names that a from-import binds change together with their uses."""
     found: list[Fix | Report] = []
@@ -135,7 +135,7 @@ def move_import(match: Import) -> list[Fix | Report]:
     return found
 
 
-@rule.on_name("apex.normalization.*", "apex.parallel.*")
+@rule.on_name("apex.normalization.*", "apex.parallel.*", words=("apex",))
 def use_through_module(match: Name) -> Fix | Report | None:
     """`apex.parallel.convert_syncbn_model(net)`, where apex itself is imported."""
     binding = match.reference.binding

@@ -45,7 +45,7 @@ REMEDY = (
 )
 
 
-@rule.on_file("_cuda", "import _C", "_ext\n", "_ext as", "_ext import", "_ext,", "_ext.")
+@rule.on_file("_C", *(f"_{kind}{end}" for kind in ("cuda", "ext") for end in ("\n", "\r", " ", ",", ".", ")")))
 def report_extensions(match: FileMatch) -> list[Report]:
     """One finding per import statement."""
     return [

@@ -96,7 +96,7 @@ def keyword(match: Keyword) -> Fix | Report | None:
     return _answer(match, match.name, row, _literal(match.node.value), edits)
 
 
-@rule.on_name("os.environ.*", "os.getenv", "os.putenv", words=("cuda", "nccl"))
+@rule.on_name("os.environ.*", "os.getenv", "os.putenv", words=("environ", "getenv", "putenv"))
 def unknown_variable(match: Name) -> Report | None:
     """Variables that the map does not know: of NCCL, of CUDA itself, and switches for CUDA that are set here."""
     place = match.call or match.parent()
