@@ -9,11 +9,13 @@ from .dispatcher import implement, is_out, overload, overloads, without_override
 from .kernels import cpu_kernel, decomposition, standard_autograd, whole_on_cpu
 from .references import REFERENCES
 
-# Allocation, metadata and the like: the wheel's own kernels do these without launching anything.
+# Allocation, metadata and the like: the wheel's own kernels do these without launching anything, and
+# have rules that the CPU does not have, such as no channels_last and no conversion to float64.
 _OWN_KERNELS = frozenset(
     {"_conj", "_neg_view", "_reshape_alias", "alias", "as_strided", "contiguous", "detach", "imag", "lift", "real"}
     | {"unfold", "view", "view.dtype", "view_as_complex", "view_as_real"}
     | {"empty.memory_format", "empty.names", "empty_strided", "empty_with_format", "unsafe_empty_with_format"}
+    | {"_to_copy", "as_strided_", "empty_like", "full", "new_empty_strided", "resize_as_"}
     | {"_has_compatible_shallow_copy_type", "equal_", "is_pinned", "is_set_to", "record_stream"}
     | {"_copy_from_and_resize", "_pin_memory", "_resize_output_", "pin_memory", "resize_", "storage_resize_"}
     | {"set_", "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,13 +12,13 @@ from torch.utils._pytree import tree_map
 
 from .dispatcher import implement, overload
 from .kernels import Kernel
-from .memory import as_cpu
+from .memory import CPU, as_cpu
 
-_CPU = torch.device("cpu")
 # HCCL only counts the elements of these; Gloo would divide the first dimension among the processes.
 _SHAPELESS = frozenset({"c10d::_allgather_base_", "c10d::_reduce_scatter_base_"})
 # Unfinished communication and the tensors that it reads and writes: nothing else keeps those alive.
 _pending: list[tuple[Any, list[Tensor]]] = []
+_pending_lock = threading.Lock()
 
 
 def install(kernels: Iterable[str]) -> None:
@@ -55,7 +56,7 @@ def _serve_host_tensors_too() -> None:
     def register_backend(group: Any, device: torch.device, kind: Any, backend: Any = None) -> None:
         register(group, device, kind, backend)
         if torch.device(device).type == "npu" and isinstance(backend, distributed.ProcessGroupGloo):
-            register(group, _CPU, distributed.ProcessGroup.BackendType.GLOO, backend)
+            register(group, CPU, distributed.ProcessGroup.BackendType.GLOO, backend)
 
     distributed.ProcessGroup._register_backend = register_backend
 
@@ -88,10 +89,11 @@ def _on_host_memory(operator: torch._ops.OpOverload) -> Kernel:
 
 
 def _keep_alive(result: Any, tensors: list[Tensor]) -> None:
-    _pending[:] = [(work, held) for work, held in _pending if not work.is_completed()]
     work = result[-1] if isinstance(result, (tuple, list)) else result
-    if hasattr(work, "is_completed"):
-        _pending.append((work, tensors))
+    with _pending_lock:
+        _pending[:] = [(other, held) for other, held in _pending if not other.is_completed()]
+        if hasattr(work, "is_completed"):
+            _pending.append((work, tensors))
 
 
 def _broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:

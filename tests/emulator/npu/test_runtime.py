@@ -70,6 +70,13 @@ def test_pinned_memory_and_workers() -> None:
     assert total == 66 + 15
 
 
+def test_copies_to_the_host_that_do_not_block_are_pinned() -> None:
+    tensor = torch.arange(6, device="npu")
+    assert tensor.to("cpu", torch.float32, non_blocking=True).is_pinned()
+    assert not tensor.to("cpu").is_pinned()
+    assert tensor.to("cpu", non_blocking=True).tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_seeds_repeat() -> None:
     torch.manual_seed(5)
     first, second = torch.randn(3, device="npu"), torch.rand(3, device="npu")

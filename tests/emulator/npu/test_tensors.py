@@ -176,6 +176,13 @@ def test_products_of_different_types_are_refused() -> None:
         torch.ones(2, 2, device="npu").half() @ torch.ones(2, 2, device="npu")
 
 
+def test_rules_of_the_wheel_for_conversions() -> None:
+    images = torch.ones(1, 3, 2, 2, device="npu")
+    with pytest.raises(RuntimeError, match="Only contiguous_format or preserve_format is supported"):
+        images.to(memory_format=torch.channels_last)
+    assert images.double().dtype == torch.float32
+
+
 def test_default_device() -> None:
     torch.set_default_device("npu")
     try:

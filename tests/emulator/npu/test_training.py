@@ -260,8 +260,8 @@ def test_layers_of_convolutional_networks() -> None:
 def test_channels_last() -> None:
     def channels_last(device: str) -> Any:
         torch.manual_seed(2)
-        model = Network().to(device).to(memory_format=torch.channels_last)
-        images = torch.randn(2, 3, 8, 8).to(device).to(memory_format=torch.channels_last)
+        model = Network().to(memory_format=torch.channels_last).to(device)
+        images = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last).to(device)
         assert images.is_contiguous(memory_format=torch.channels_last)
         output = model(images)
         output.sum().backward()
