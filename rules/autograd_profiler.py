@@ -34,7 +34,10 @@ rule = Rule(
             "use_kineto",
             target="2.7.1",
         ),
-        Example.unchanged("import torch\nwith torch.autograd.profiler.profile() as p:\n    f()\nrun(use_cuda=True)\n"),
+        Example.unchanged(
+            "import torch\nwith torch.autograd.profiler.profile() as p:\n    f()\nrun(use_cuda=True)\n"
+            "with torch.autograd.profiler.emit_nvtx(enabled=False):\n    f()\n"
+        ),
     ],
 )  # fmt: skip
 
@@ -66,6 +69,9 @@ def only_nvidia(match: Name) -> Report | None:
     if match.call is None and not isinstance(match.parent(), cst.Arg):
         return None  # an annotation, a test
     name = match.qualified.rpartition(".")[2]
+    enabled = match.call.argument(0, "enabled") if match.call is not None else None
+    if name == "emit_nvtx" and enabled is not None and match.file.tree.text(enabled.value) == "False":
+        return None
     return Report(
         f"{name}() needs NVIDIA's profiler",
         "Profile with torch_npu.profiler.profile, or mark ranges with torch.npu.mstx for msprof.",

@@ -4,13 +4,16 @@
 profiler.  From torch 2.4 on they are called `device_time_total` and so on, whatever the device, and the old
 names are deprecated.  Before, the columns of an NPU are called `privateuse1_time_total`, and those of CUDA are
 zero: a table that is sorted by them is in no order.  torch_npu's own profile calls them npu in export_stacks().
+
+No column is called npu_time_total: a name that is put together, f"self_{device}_time_total", is reported.  Events of
+the NPU have the device type PrivateUse1.
 """
 
 import re
 
 import libcst as cst
 
-from migrator.rule import SAFE, Example, Fix, Match, Method, Role, Rule, Text
+from migrator.rule import ERROR, SAFE, Example, Fix, Match, Method, Name, Report, Role, Rule, Text
 from migrator.statements import is_stored
 
 rule = Rule(
@@ -33,12 +36,21 @@ rule = Rule(
         Example(
             "p.export_stacks('s.txt', 'self_cuda_time_total')\n", "p.export_stacks('s.txt', 'self_npu_time_total')\n"
         ),
+        Example.reported(
+            "sort_by = 'self_' + device + '_time_total'\nkey = f'{device}_time_total'\n", *2 * ["put together"]
+        ),
+        Example(
+            "import torch\nimport torch_npu\nt = e.device_type == torch.autograd.DeviceType.CUDA\n",
+            "import torch\nimport torch_npu\nt = e.device_type == torch.autograd.DeviceType.PrivateUse1\n",
+        ),
         Example("KEYS = {'cuda_time', 'cuda_time_total'}\n", "KEYS = {'device_time', 'device_time_total'}\n"),
         Example.unchanged("log['cuda_time'] = t\nprint('cuda_time_total')\nself.cuda_time_total = 0\n"),
     ],
 )
 
 COLUMN = re.compile(r"(self_)?cuda_(time_total|memory_usage)")
+PUT_TOGETHER = re.compile(r"(.*\{\})?_(time_total|memory_usage)")
+EVENTS = [f"torch.{module}.DeviceType.CUDA" for module in ("autograd", "_C._autograd", "autograd.profiler_util")]
 ATTRIBUTES = [f"{own}cuda_{what}" for own in ("", "self_") for what in ("time_total", "memory_usage", "time_total_str")]
 
 
@@ -50,6 +62,24 @@ def in_text(match: Text) -> Fix | None:
         return None
     new = "npu" if call == "export_stacks" and "key_averages" not in match.file.source.text else _device(match)
     return Fix(match.replace_words("cuda", new), f"{match.text} → {match.value.replace('cuda', new)}", needs=())
+
+
+@rule.on_string("_time_total", "_memory_usage")
+def put_together(match: Text) -> Report | None:
+    if match.is_bytes or not PUT_TOGETHER.fullmatch(match.value):
+        return None
+    return Report(
+        "the name of a column is put together here: with the NPU's name in it there is no such column",
+        f"Write {_device(match)} in the place of the device's name, whatever the device is.",
+        ERROR,
+    )
+
+
+@rule.on_name(*EVENTS, words=("DeviceType.CUDA",))
+def event_of_the_npu(match: Name) -> Fix | None:
+    if not isinstance(match.node, cst.Attribute):
+        return None
+    return Fix([match.replace(match.node.attr, "PrivateUse1")], f"{match.text} → PrivateUse1", needs=())
 
 
 @rule.on_method(*ATTRIBUTES)

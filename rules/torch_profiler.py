@@ -104,7 +104,8 @@ def profile_the_npu(match: FileMatch) -> list[Fix | Report]:
         return []  # a file that names torch_npu.profiler was ported before
     uses = _uses(file)
     whole = any(name in PROFILES and call_of(file, use.node) is not None for use, name in uses)
-    blind = [(use, name) for use, name in uses if not whole or _asks_for_the_device(file, uses, use, name)]
+    blind = [(use, name) for use, name in uses if _asks_for_the_device(file, uses, use, name)]
+    blind = blind or ([] if whole else uses[:1])
     if not blind:
         return []
     hindrance = _hindrance(file, uses)
