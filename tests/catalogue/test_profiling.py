@@ -65,7 +65,7 @@ with warnings.catch_warnings(record=True) as caught:
 found["use_device"] = torch.autograd.profiler.profile(use_device="npu").use_device
 average = torch.autograd.profiler_util.FunctionEventAvg()
 found["columns"] = [hasattr(average, f"self_{name}_time_total") for name in ("device", "npu")]
-found["device type"] = torch.autograd.DeviceType.PrivateUse1.name
+found["device type"] = hasattr(torch.autograd.DeviceType, "PrivateUse1")
 found["native"] = hasattr(torch.profiler.ProfilerActivity, "NPU")
 found["raises"] = [
     tried(torch.cuda.profiler.start),
@@ -115,7 +115,7 @@ def test_facts_on_the_emulated_npu(migrated: Any, tmp_path: Path) -> None:
     assert found["use_cuda"] is None and found["warned"], "use_cuda measures the host alone"
     assert found["use_device"] == "npu"
     assert found["columns"] == [True, False], "no column is called after the NPU"
-    assert found["device type"] == "PrivateUse1"
+    assert found["device type"]
     assert found["native"], "torch's own profiler knows the NPU from 2.12 on"
     assert found["raises"] == ["AssertionError", "AssertionError", "RuntimeError", "AssertionError"]
     assert found["annotate"] == 6, "a context manager and a decorator, as nvtx.range is"
