@@ -9,37 +9,44 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from migrator.names import module_name
+from migrator.syntax import Syntax
 from migrator.training import Training, read_training
 
 _DEVICE = re.compile(r"(cuda|npu)(:.*)?", re.DOTALL)
 _DEVICE_NAMES = frozenset({"cuda", "npu"})
-_TEST = re.compile(r"(^|/)(tests?|testing)/|(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
+_TEST_PATH = re.compile(r"(^|/)tests?/|(^|/)conftest\.py$")
+_TEST_NAME = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")  # research code also calls its evaluation so
+_TEST_CODE = re.compile(r"^\s*def test(_\w+)?\(|^\s*(import|from) (pytest|unittest)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class ModuleFacts:
     """One module.
 
-    path      posix, below the folder that imports count from
-    imports   qualified names of what its import statements name, relative ones made absolute
-    device    whether its code names an accelerator
-    training  what it does with optimizers and gradients; None: nothing
+    path          posix, below the folder that imports count from
+    imports       qualified names of what its import statements name, relative ones made absolute
+    device        whether its code names an accelerator
+    compile_mode  whether it calls set_compile_mode
+    training      what it does with optimizers and gradients; None: nothing
+    is_test       whether the file is a test, which is part of no program
     """
 
     path: str
     imports: frozenset[str] = frozenset()
     device: bool = False
+    compile_mode: bool = False
     training: Training | None = None
+    is_test: bool = False
 
     @property
-    def is_test(self) -> bool:
-        """Whether the file is a test, which is part of no program."""
-        return _TEST.search(self.path) is not None
+    def uses_torch(self) -> bool:
+        """Whether it imports torch or torch_npu."""
+        return any(name.partition(".")[0] in ("torch", "torch_npu") for name in self.imports)
 
 
 @dataclass(frozen=True)
@@ -105,27 +112,31 @@ def _inward(package: list[str], imported: str) -> Iterator[str]:
     return (".".join([*package, *parts[:length]]) for length in range(len(parts), 0, -1))
 
 
-def read_module(path: str, nodes: Sequence[ast.AST], text: str) -> ModuleFacts:
-    """The facts of one parsed file, of which `nodes` are all."""
-    imports = frozenset(_imported(path, nodes))
-    device = any(name.startswith(("torch.cuda", "torch_npu")) for name in imports) or any(map(_names_device, nodes))
-    return ModuleFacts(path, imports, device, read_training(nodes, text))
+def read_module(path: str, syntax: Syntax) -> ModuleFacts:
+    """The facts of one parsed file."""
+    text = syntax.text
+    imports = frozenset(_imported(path, syntax))
+    device = any(name.startswith(("torch.cuda", "torch_npu")) for name in imports) or _names_device(syntax)
+    test = _TEST_PATH.search(path) or (_TEST_NAME.search(path) and _TEST_CODE.search(text))
+    return ModuleFacts(path, imports, device, "set_compile_mode(" in text, read_training(syntax), bool(test))
 
 
-def _imported(path: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = absolute_module(path, node)
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+def _imported(path: str, syntax: Syntax) -> Iterator[str]:
+    for statement in syntax.all(ast.Import):
+        yield from (alias.name for alias in statement.names)
+    for origin in syntax.all(ast.ImportFrom):
+        module = absolute_module(path, origin)
+        yield module
+        yield from (f"{module}.{alias.name}" for alias in origin.names)
 
 
-def _names_device(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in _DEVICE_NAMES
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(_DEVICE.fullmatch(node.value))
+def _names_device(syntax: Syntax) -> bool:
+    if "cuda" not in syntax.text and "npu" not in syntax.text:
+        return False
+    if any(node.attr in _DEVICE_NAMES for node in syntax.all(ast.Attribute)):
+        return True
+    values = [node.value for node in syntax.all(ast.Constant)]
+    return any(isinstance(value, str) and _DEVICE.fullmatch(value) for value in values)
 
 
 def absolute_module(path: str, node: ast.ImportFrom) -> str:

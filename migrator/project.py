@@ -8,11 +8,11 @@ the files that matter; plain data, so that workers get it with their work.
 from __future__ import annotations
 
 import ast
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from migrator import syntax
 from migrator.names import module_name
 from migrator.programs import ModuleFacts, Programs, absolute_module, read_module
 from migrator.source import SourceError, decode
@@ -180,31 +180,30 @@ class _Gatherer:
         self._modules.add(module)
         self._module = module
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # invalid escapes in the user's strings are not our business
-                text = decode(raw).text
-                tree = ast.parse(text)
+            found = syntax.parse(decode(raw).text)
         except (SyntaxError, ValueError, SourceError, RecursionError, MemoryError):
             return
-        for statement in tree.body:
+        for statement in found.tree.body:
             self._export(path, module, statement)
-        nodes = list(ast.walk(tree))
-        self._programs[module] = read_module(path, nodes, text)
-        for node in nodes:
-            if isinstance(node, ast.Call):
-                self._call(node)
-            elif isinstance(node, ast.ClassDef):
-                self._class(node)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._function(node)
-            elif isinstance(node, ast.Attribute):
-                if node.attr in OWNED and isinstance(node.ctx, ast.Store) and _last(node.value) != "self":
-                    self._fields.add((_last(node.value), node.attr))
-            elif isinstance(node, ast.ImportFrom):
-                self._import(path, node)
+        self._programs[module] = read_module(path, found)
+        for call in found.all(ast.Call):
+            self._call(call)
+        for cls in found.all(ast.ClassDef):
+            self._class(cls)
+        functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
+            *found.all(ast.FunctionDef),
+            *found.all(ast.AsyncFunctionDef),
+        ]
+        for function in functions:
+            self._function(function)
+        for attribute in found.all(ast.Attribute):
+            if attribute.attr in OWNED and isinstance(attribute.ctx, ast.Store):
+                self._store(found, attribute)
+        for origin in found.all(ast.ImportFrom):
+            self._import(path, origin)
 
     def _class(self, node: ast.ClassDef) -> None:
-        bases = tuple(filter(None, (_last(base) for base in node.bases)))
+        bases = tuple(filter(None, map(_last, node.bases)))
         self._bases[node.name] = tuple(dict.fromkeys((*self._bases.get(node.name, ()), *bases)))
         for part in node.body:
             if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -213,19 +212,19 @@ class _Gatherer:
                     self._defined_in[node.name].add(self._module)
                 if part.name == "__init__":
                     self._functions[node.name].add(_parameters(part))
-            targets = (
-                [part.target]
-                if isinstance(part, ast.AnnAssign)
-                else part.targets
-                if isinstance(part, ast.Assign)
-                else []
-            )
-            self._stored[node.name] |= {t.id for t in targets if isinstance(t, ast.Name) and t.id in OWNED}
-        for inner in ast.walk(node):
-            if not isinstance(inner, ast.Attribute) or not isinstance(inner.ctx, ast.Store):
-                continue
-            if inner.attr in OWNED and _last(inner.value) == "self":
-                self._stored[node.name].add(inner.attr)
+            elif isinstance(part, (ast.Assign, ast.AnnAssign)):
+                targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+                self._stored[node.name] |= {t.id for t in targets if isinstance(t, ast.Name) and t.id in OWNED}
+
+    def _store(self, found: syntax.Syntax, attribute: ast.Attribute) -> None:
+        """`self.cuda = …` belongs to the classes around it, `args.cuda = …` to the object."""
+        owner = _last(attribute.value)
+        if owner != "self":
+            self._fields.add((owner, attribute.attr))
+            return
+        for node in found.ancestors(attribute):
+            if isinstance(node, ast.ClassDef):
+                self._stored[node.name].add(attribute.attr)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         parameters = _parameters(node)

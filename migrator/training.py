@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from migrator.syntax import Syntax
+
 OPTIMIZERS = frozenset({
     "SGD", "Adam", "AdamW", "RMSprop", "Adadelta", "Lamb", "BertAdam", "AdamP", "RMSpropTF", "Adagrad",
     "FusedAdam", "FusedSGD", "FusedAdagrad", "FusedLAMB",
@@ -135,15 +137,15 @@ def is_optimizer_name(name: str) -> bool:
     return _OPTIMIZER_NAME.fullmatch(name) is not None
 
 
-def read_training(nodes: Sequence[ast.AST], text: str) -> Training | None:
-    """The facts of a parsed file, of which `nodes` are all; None where nothing in it trains."""
-    return _Reader(nodes).read() if _WORDS.search(text) else None
+def read_training(syntax: Syntax) -> Training | None:
+    """The facts of a parsed file; None where nothing in it trains."""
+    return _Reader(syntax.nodes, syntax.parents).read() if _WORDS.search(syntax.text) else None
 
 
 @dataclass
 class _Reader:
     nodes: Sequence[ast.AST]
-    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    parents: dict[ast.AST, ast.AST]
     functions: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     made: list[Made] = field(default_factory=list)
     hazards: dict[tuple[str, str], Hazard] = field(default_factory=dict)
@@ -153,9 +155,6 @@ class _Reader:
     clips: list[int] = field(default_factory=list)
 
     def read(self) -> Training:
-        for node in self.nodes:
-            for child in ast.iter_child_nodes(node):
-                self.parents[child] = node
         calls = [node for node in self.nodes if isinstance(node, ast.Call)]
         self._assigned: dict[str, list[ast.expr]] = {}
         for assign in self.nodes:
