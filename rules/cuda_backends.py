@@ -68,8 +68,11 @@ def compared_version(match: Name) -> Report | None:
 def deterministic(match: Name) -> Fix | Report | None:
     target = match.parent()
     assign = match.file.tree.parents.get(target) if isinstance(target, cst.AssignTarget) else None
-    if not isinstance(assign, cst.Assign) or match.file.tree.text(assign.value) != "True" or match.row is None:
+    if not isinstance(assign, cst.Assign) or match.row is None:
         return None
+    value = match.file.tree.text(assign.value)
+    if value != "True":
+        return Report(f"{match.qualified} does nothing on an NPU", "It can stay.") if value == "False" else None
     message = f"{match.qualified} does nothing on an NPU: results may differ from run to run"
     remedy = match.row.remedy or ""
     root = match.reference.root
