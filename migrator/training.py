@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from migrator.syntax import Syntax
 
@@ -132,6 +133,7 @@ class Training:
     clips: tuple[int, ...] = ()
 
 
+@cache
 def is_optimizer_name(name: str) -> bool:
     """Whether a variable of this name is taken for an optimizer."""
     return _OPTIMIZER_NAME.fullmatch(name) is not None
