@@ -15,12 +15,12 @@ Operator = Callable[..., Any]
 
 _NARROW = frozenset({torch.float16, torch.bfloat16})
 _WIDENED = frozenset({"_convolution", "convolution_backward", "convolution_overrideable"}) | frozenset(
-    {"addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "mm", "mv"}
+    {"addbmm", "addmm", "addmv", "addr", "baddbmm", "binary_cross_entropy_with_logits", "bmm", "dot", "mm", "mv"}
 )
 
 
 def widened(operator: torch._ops.OpOverload) -> Operator:
-    """The operator itself, or if it multiplies, one that takes narrow tensors and computes in float32."""
+    """The operator itself, or if it is one of these, a function that computes it in float32."""
     if operator._schema.name.partition("::")[2] not in _WIDENED or operator._schema.is_mutable:
         return operator  # type: ignore[no-any-return]
 

@@ -96,6 +96,11 @@ def test_own_sitecustomize_still_runs(run, tmp_path: Path, monkeypatch: pytest.M
     assert run("-c", code).stdout == "True True\n"
 
 
+def test_looking_for_the_wheel_before_importing_it(run) -> None:
+    code = "import importlib.util as u; u.find_spec('torch_npu'); import torch; print(torch.npu.is_available())"
+    assert run("-c", code).stdout == "True\n"
+
+
 def test_name_of_the_package_stays_free(run, tmp_path: Path) -> None:
     (tmp_path / "migrator.py").write_text("NAME = 'mine'\n")
     assert run("-c", "import migrator, torch; print(migrator.NAME, torch.npu.is_available())").stdout == "mine True\n"
