@@ -52,7 +52,7 @@ def setting(match: Name) -> Fix | Report | None:
     return rename_or_report(match)
 
 
-@rule.on_name("torch.backends.cudnn.version")
+@rule.on_name("torch.backends.cudnn.version", words=("cudnn",))
 def compared_version(match: Name) -> Report | None:
     test = match.file.tree.enclosing(match.node, cst.Comparison, cst.BaseStatement)
     if match.call is None or not isinstance(test, cst.Comparison) or "None" in match.file.tree.text(test):
@@ -64,7 +64,7 @@ def compared_version(match: Name) -> Report | None:
     )
 
 
-@rule.on_name("torch.backends.cudnn.deterministic")
+@rule.on_name("torch.backends.cudnn.deterministic", words=("cudnn",))
 def deterministic(match: Name) -> Fix | Report | None:
     target = match.parent()
     assign = match.file.tree.parents.get(target) if isinstance(target, cst.AssignTarget) else None

@@ -45,12 +45,12 @@ REMEDY = (
 SWITCHES = ("cudaProfilerStart", "cudaProfilerStop")
 
 
-@rule.on_name("torch.cuda.profiler.start", "torch.cuda.profiler.stop", "torch.cuda.profiler.init")
+@rule.on_name("torch.cuda.profiler.start", "torch.cuda.profiler.stop", "torch.cuda.profiler.init", words=("cuda",))
 def switch(match: Name) -> Fix | Report:
     return _answer(match, f"{match.qualified}()")
 
 
-@rule.on_name("torch.cuda.profiler.profile")
+@rule.on_name("torch.cuda.profiler.profile", words=("cuda",))
 def whole(match: Name) -> Report:
     return Report(f"{match.qualified} raises without CUDA", REMEDY)
 

@@ -48,7 +48,7 @@ ANNOTATE, RECORD = "torch.npu.mstx.annotate", "torch.profiler.record_function"
 PLAIN = [f"torch.cuda.nvtx.{name}" for name in ("mark", "range_push", "range_pop", "range_start", "range_end")]
 
 
-@rule.on_name(*PLAIN)
+@rule.on_name(*PLAIN, words=("nvtx",))
 def mark(match: Name) -> Fix | Report | None:
     new, row = match.destination, match.row
     if new is None and row is not None:
@@ -63,7 +63,7 @@ def mark(match: Name) -> Fix | Report | None:
     return Fix(edits, f"{match.qualified}(msg=…) → {new}(message=…)")
 
 
-@rule.on_name("torch.cuda.nvtx.range")
+@rule.on_name("torch.cuda.nvtx.range", words=("nvtx",))
 def annotate(match: Name) -> Fix | Report:
     call = match.call
     arg = call.argument(0, "msg") if call is not None and len(call.node.args) == 1 else None
