@@ -3,7 +3,8 @@
 `pin_memory=True` asks for page-locked host memory, which copies to the device faster.  torch's DataLoader pins
 for the current accelerator from torch 2.7 on; before, it pins only where CUDA is available, and silently does
 not on an NPU unless pin_memory_device="npu" is given.  torchdata's StatefulDataLoader asks
-torch.cuda.current_device() in every version known, and so fails in its pinning thread.
+torch.cuda.current_device() in every version known, and so fails where it starts its pinning thread.  Copies
+overlap with work on the NPU only with `.npu(non_blocking=True)`, as on CUDA.
 """
 
 from migrator.rule import ERROR, SAFE, Example, Fix, Keyword, Rule

@@ -79,6 +79,10 @@ with torch.npu.mstx.annotate("a"):
 found["annotate"] = torch.npu.mstx.annotate("b")(lambda x: x + 1)(x).sum().item()
 found["history"] = [history(True), history(True, trace_alloc_max_entries=9), history("all", clear_history=True)]
 found["new history"] = [history("all", max_entries=9), history(enabled=None)]
+stats = torch.npu.memory_stats()
+sizes = [f"{name}_bytes.{pool}.{value}" for name in ("allocated", "reserved", "active", "requested")
+         for pool in ("all", "large_pool", "small_pool") for value in ("current", "peak", "allocated", "freed")]
+found["no stats"] = [key for key in [*sizes, "num_alloc_retries", "num_ooms"] if key not in stats]
 print("FOUND" + json.dumps(found))
 """
 
@@ -121,6 +125,7 @@ def test_facts_on_the_emulated_npu(migrated: Any, tmp_path: Path) -> None:
     assert found["annotate"] == 6, "a context manager and a decorator, as nvtx.range is"
     assert found["history"] == ["TypeError"] * 3, "the older arguments, and the newest, are refused"
     assert found["new history"] == [None, None]
+    assert found["no stats"] == [], "memory_stats() has the keys that code reads on CUDA"
 
 
 def test_use_device_times_the_npu(tmp_path: Path) -> None:
