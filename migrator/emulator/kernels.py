@@ -37,6 +37,9 @@ def cpu_kernel(name: str, schema: torch.FunctionSchema, operator: Callable[..., 
     mixes = _MIXES_DEVICES.fullmatch(base) is not None
     host_result = _HOST_RESULT.get(base)
     mutates = schema.is_mutable
+    outputs = [
+        argument.name for argument in schema.arguments if argument.is_out and argument.type.kind() == "TensorType"
+    ]
     takes_generator = any(argument.name == "generator" for argument in schema.arguments)
 
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -47,6 +50,8 @@ def cpu_kernel(name: str, schema: torch.FunctionSchema, operator: Callable[..., 
             raise call.mismatch(call.host)
         if random:
             result = rng.draw(operator, takes_generator, call.generator, call.target(), lent, named)
+        elif outputs:
+            result = call.growing(operator, outputs, lent, named)
         else:
             result = operator(*lent, **named)
         if mutates:
@@ -161,6 +166,18 @@ class _Call:
         alias = as_cpu(tensor)
         self.lendings.append((alias, tensor))
         return alias
+
+    def growing(self, operator: Callable[..., Any], outputs: list[str], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call an operator that may have to enlarge its `outputs`, which the memory of an NPU tensor cannot do."""
+        try:
+            return operator(*args, **kwargs)
+        except RuntimeError as error:
+            if "not resizable" not in str(error):
+                raise
+        fresh = {name: torch.empty(0, dtype=kwargs[name].dtype, device=CPU) for name in outputs}
+        for name, output in fresh.items():
+            self.lendings = [(output if alias is kwargs[name] else alias, tensor) for alias, tensor in self.lendings]
+        return operator(*args, **{**kwargs, **fresh})
 
     def mismatch(self, other: torch.device) -> RuntimeError:
         return RuntimeError(

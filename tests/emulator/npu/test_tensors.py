@@ -80,6 +80,13 @@ def test_out_argument_is_resized() -> None:
     assert torch.equal(out.cpu(), torch.full((3,), 2.0))
 
 
+def test_out_argument_grows() -> None:
+    out = torch.zeros(2, device="npu")
+    with pytest.warns(UserWarning, match="resized"):
+        assert torch.cat([torch.ones(3, device="npu"), torch.zeros(3, device="npu")], out=out) is out
+    assert out.tolist() == [1, 1, 1, 0, 0, 0]
+
+
 def test_out_argument_keeps_its_strides() -> None:
     out = torch.zeros(3, 2, device="npu").t()
     torch.mm(torch.eye(2, device="npu"), torch.arange(6.0, device="npu").view(2, 3), out=out)
