@@ -30,6 +30,8 @@ Examples:
 @click.argument("command", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--migrate", is_flag=True, help="Migrate PATH into a temporary copy and check that.")
 @click.option("--unsafe", is_flag=True, help="With --migrate: also make the fixes that need a review.")
+@click.option("--select", metavar="RULES", multiple=True, help="With --migrate: only these rules, with commas.")
+@click.option("--ignore", metavar="RULES", multiple=True, help="With --migrate: not these rules.")
 @click.option(
     "--compare",
     type=click.Choice(["cpu", "transfer_to_npu"]),

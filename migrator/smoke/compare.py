@@ -71,9 +71,7 @@ def pairs(reference: Recording, device: Recording) -> list[tuple[Trace | None, T
     return found
 
 
-def compare(
-    reference: Recording, device: Recording, tolerances: Tolerances, *, complete: bool = True
-) -> list[Ranked]:
+def compare(reference: Recording, device: Recording, tolerances: Tolerances, *, complete: bool = True) -> list[Ranked]:
     """One comparison for each pair of processes; none when nothing was recorded on either side.
 
     complete: whether the device's run got to its end; if not, only what it has done is compared.

@@ -42,11 +42,14 @@ class Failure:
         return found[1].partition(".")[0] if found else None
 
 
-def find(output: str, root: Path, migration: Migration | None) -> list[Failure]:
-    """The failures that the output of a run tells of, without repetitions; those in the user's code come first."""
+def find(output: str, root: Path, migration: Migration | None = None, *, migrated: bool = False) -> list[Failure]:
+    """The failures that the output of a run tells of, without repetitions, and only the user's if there are some.
+
+    migration  what the migrator has to say about the tree; `migrated`: the tree is the result of it
+    """
     found = dict.fromkeys(_failures(output.splitlines(), str(root.resolve()) + os.sep))
     own = [failure for failure in found if failure.path]
-    return [_explained(failure, root, migration) for failure in (own or list(found))[:MAX_FAILURES]]
+    return [_explained(failure, root, migration, migrated) for failure in (own or list(found))[:MAX_FAILURES]]
 
 
 def _failures(lines: list[str], root: str) -> Iterator[Failure]:
@@ -79,14 +82,14 @@ def _failure(lines: list[str], root: str, indent: int) -> Failure | None:
     return None
 
 
-def _explained(failure: Failure, root: Path, migration: Migration | None) -> Failure:
+def _explained(failure: Failure, root: Path, migration: Migration | None, migrated: bool) -> Failure:
     if failure.path is None or failure.line is None:
         return failure
     code = _code(root / failure.path, failure.line)
     if migration is None:
         return replace(failure, code=code)
-    original = migration.line_before(failure.path, failure.line)
-    said = tuple(migration.said_of(failure.path, original))
+    original = migration.line_before(failure.path, failure.line) if migrated else None
+    said = tuple(migration.said_of(failure.path, original or failure.line))
     return replace(failure, code=code, original=original, said=said)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from migrator import config, discover, registry
 from migrator.job import Job
@@ -49,13 +51,13 @@ class Migration:
         return next((result for result in self.results if result.path == path), None)
 
 
-def plan(path: Path, *, unsafe: bool = False, torch_npu: str | None = None, chip: str | None = None) -> Migration:
-    """What a migration of a file or folder with the configuration found for it would do; nothing is written.
+def plan(path: Path, overrides: Mapping[str, Any]) -> Migration:
+    """What a migration of a file or folder would do; nothing is written.
 
-    Raises what a migration on the command line raises.
+    `overrides` has values for the fields of Config, as on the command line. Raises what a migration there raises.
     """
-    chosen = config.load(path, {"unsafe": unsafe, "torch_npu": torch_npu, "soc": chip}, FORMATS)
-    target = detect(path, cli=torch_npu, config=chosen.torch_npu, soc=chosen.soc)
+    chosen = config.load(path, overrides, FORMATS)
+    target = detect(path, cli=overrides["torch_npu"], config=chosen.torch_npu, soc=chosen.soc)
     found = discover.discover([path], chosen.exclude, chosen.root)
     job = Job(chosen, found, registry.load(chosen.rules_dir), target)
     job.migrate()

@@ -244,13 +244,14 @@ def _failure(report: Report, verbose: bool) -> Iterator[str]:
             continue
         yield f"FAILED {side.title}: {_ended(side)}"
         for failure in side.failures:
-            yield from _described(failure)
+            yield from _described(failure, migrated=report.changed is not None)
         if not verbose and not any(failure.path for failure in side.failures):
             lines = [line for line in f"{side.run.stdout}\n{side.run.stderr}".splitlines() if line.strip()]
-            yield from (f"  | {line}"[:WIDTH] for line in lines[-LAST_LINES:])
+            for line in lines[-LAST_LINES:]:
+                yield from textwrap.wrap(line, WIDTH, initial_indent="  | ", subsequent_indent="  |   ")
 
 
-def _described(failure: Failure) -> Iterator[str]:
+def _described(failure: Failure, *, migrated: bool) -> Iterator[str]:
     yield from _wrapped(failure.error, "  ", "    ")
     if failure.path is not None:
         original = failure.original
@@ -259,7 +260,9 @@ def _described(failure: Failure) -> Iterator[str]:
         if failure.code:
             yield f"    {failure.code}"[:WIDTH]
     for finding in failure.said:
-        state = "fixed" if finding.fixed else finding.applicability.value
+        state = finding.applicability.value
+        if finding.fixed:
+            state = "fixed" if migrated else "would be fixed"
         yield from _wrapped(f"{finding.rule} [{state}] {finding.message}", "  npu-migrate said: ", "    ")
         if finding.remedy and not finding.fixed:
             yield from _wrapped(f"help: {finding.remedy}", "    ", "    ")

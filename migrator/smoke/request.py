@@ -33,6 +33,8 @@ class Request:
     devices: int = 1
     migrate: bool = False
     unsafe: bool = False
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
     torch_npu: str | None = None
     soc: str | None = None
     original: Path | None = None

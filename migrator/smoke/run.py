@@ -34,6 +34,8 @@ def _request(path: Path, command: tuple[str, ...], options: Mapping[str, Any]) -
     names = {field.name for field in fields(Request)}
     given = {name: value for name, value in options.items() if name in names}
     given["device"] = Kind(given["device"]) if given["device"] else None
+    for name in ("select", "ignore"):
+        given[name] = tuple(rule.strip() for value in given[name] for rule in value.split(",") if rule.strip())
     given["tolerances"] = Tolerances(options["rtol"], options["atol"])
     record = given["record"]
     if record is not None and not is_golden(record):

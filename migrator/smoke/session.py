@@ -95,7 +95,8 @@ class _Session:
 
     def _plan(self) -> migration.Migration:
         request = self._request
-        return migration.plan(self._path, unsafe=request.unsafe, torch_npu=request.torch_npu, chip=request.soc)
+        names = ("unsafe", "select", "ignore", "torch_npu", "soc")
+        return migration.plan(self._path, {name: getattr(request, name) for name in names})
 
     def _copy(self, tree: Path, name: str) -> Path:
         copy = trees.copy_tree(tree, self._folder / name)
@@ -195,13 +196,15 @@ class _Session:
         return _Ran(Side(title, run, found), recording.read(Path(settings.folder)), cwd, variables)
 
     def _failures(self, run: launcher.Run, root: Path) -> Sequence[failures.Failure]:
-        found = self._migration
+        output = f"{run.stdout}\n{run.stderr}"
         if root != self._root:
-            found = None
-        elif found is None:
-            with contextlib.suppress(Exception):  # it only explains; the failure itself is what counts
-                found = self._plan()
-        return failures.find(f"{run.stdout}\n{run.stderr}", root, found)
+            return failures.find(output, root)
+        if self._migration is not None:
+            return failures.find(output, root, self._migration, migrated=True)
+        plan = None
+        with contextlib.suppress(Exception):  # it only explains; the failure itself is what counts
+            plan = self._plan()
+        return failures.find(output, root, plan)
 
     def _variables(self, root: Path, settings: Settings | None, *, npu: bool) -> dict[str, str]:
         """The environment variables of a run, on top of ours."""

@@ -41,13 +41,15 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if not self.paused and len(self._seen) < MAX_KINDS:
-            self._note(func, args, result)
+            self._note(func, args, (kwargs or {}).get("dtype"), result)
         return result
 
-    def _note(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
+    def _note(self, func: Any, args: tuple[Any, ...], wanted: torch.dtype | None, result: Any) -> None:
         dtypes = {tensor.dtype for tensor in _tensors((*args, result)) if tensor.device.type == "npu"}
         if not dtypes:
             return
+        if wanted is not None:  # the device may give another one: float32 for float64
+            dtypes.add(wanted)
         place = self._places.current() or self.backward_line
         key = (func, place, frozenset(dtypes))
         if key in self._seen:
