@@ -30,8 +30,9 @@ class Objection:
 
 
 def uses_device(match: Name) -> bool:
-    """Whether anything in the program around a file names an accelerator."""
-    return any(module.device for module in match.file.project.programs.around(match.file.path))
+    """Whether the file is part of a program in which anything names an accelerator; a test is part of none."""
+    modules = match.file.project.programs.around(match.file.path)
+    return any(module.device for module in modules) and not modules[0].is_test
 
 
 def refused(match: Name, new: str) -> str | None:

@@ -103,10 +103,11 @@ def _change(match: Import, binding: Binding) -> Fix | Report:
         return Report(f"{name} needs CUDA{why}", REMEDY, node=binding.node)
     new = kinds.pop()
     last = new.rpartition(".")[2]
-    if new.startswith("torch_npu"):
+    kept = file.project.is_imported_elsewhere(file.path, binding.name)
+    if new.startswith("torch_npu") and not kept:
         spelled, edits = new, drop_imported(file, [binding.node])
     else:
-        spelled = binding.name if file.names.is_bound(last) else last
+        spelled = binding.name if kept or file.names.is_bound(last) else last
         edits = split_import(match, statement, {binding.node: Move(new, spelled)})
     for use, found in made:
         edits += [match.replace(use.node, spelled), *found.edits]

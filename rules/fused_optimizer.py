@@ -80,7 +80,7 @@ KERNELS = {"AdamW": "2.5.1", "Adam": "2.12", "SGD": "2.12"}  # fused=True runs o
 @rule.on_name(*(f"{module}.{name}" for name in CLASSES for module in ("torch.optim", f"torch.optim.{name.lower()}")))
 def use_fused(match: Name) -> Fix | Report | None:
     call, name = match.call, match.qualified.rpartition(".")[2]
-    if call is None or "fused" in call.keywords or not uses_device(match):
+    if call is None or call.has_star or "fused" in call.keywords or not uses_device(match):
         return None
     new = f"torch_npu.optim.NpuFused{name}"
     stays = f"{match.qualified} stays, which works on NPUs"

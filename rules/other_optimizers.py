@@ -56,7 +56,7 @@ SAME = {
 
 @rule.on_name(*SAME)
 def use_fused(match: Name) -> Fix | Report | None:
-    if match.call is None or not uses_device(match):
+    if match.call is None or match.call.has_star or not uses_device(match):
         return None
     short, differs = SAME[match.qualified]
     new = f"torch_npu.optim.{short}"

@@ -224,7 +224,7 @@ def test_the_whole_program_counts() -> None:
 
 
 def test_a_test_is_no_part_of_the_program() -> None:
-    assert reasons(train=MADE + LOOP, tests__test_train="import train\nnet.zero_grad()\n") == []
+    assert reasons(train=MADE + LOOP, tests__train="import train\nnet.zero_grad()\n") == []
 
 
 def test_an_optimizer_is_followed_into_functions() -> None:
