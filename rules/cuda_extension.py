@@ -29,7 +29,8 @@ rule = Rule(
         ),
         Example(
             "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\ne = CUDAExtension('a', ['a.cpp'])\n",
-            "from torch.utils.cpp_extension import BuildExtension\nfrom torch_npu.utils.cpp_extension import NpuExtension\n"
+            "from torch.utils.cpp_extension import BuildExtension\n"
+            "from torch_npu.utils.cpp_extension import NpuExtension\n"
             "e = NpuExtension('a', ['a.cpp'])\n",
             unsafe=True,
         ),
@@ -69,7 +70,9 @@ def cuda_extension(match: Import) -> list[Fix | Report]:
 
 @rule.on_name(f"{MODULE}.CUDAExtension", words=("CUDAExtension",))
 def use(match: Name) -> Report | None:
-    return None if _is_cpp_only(match, match.reference) else _report(match, "CUDAExtension", match.node)
+    if _is_cpp_only(match, match.reference):
+        return None
+    return _report(match, "CUDAExtension", match.node, match.call.node if match.call else None)
 
 
 @rule.on_name(f"{MODULE}.load", f"{MODULE}.load_inline", f"{MODULE}.include_paths", words=("cpp_extension",))
@@ -77,7 +80,7 @@ def build(match: Name) -> Report | None:
     call, function = match.call, match.qualified.rpartition(".")[2]
     if call is None or not (_cuda_sources(match, call.node) or _asks_for_cuda(match, call)):
         return None
-    return _report(match, f"{function}()", call.node)
+    return _report(match, f"{function}()", match.node, call.node)
 
 
 @rule.on_name(f"{MODULE}.CUDA_HOME", f"{MODULE}.CUDNN_HOME", words=("CUDA_HOME", "CUDNN_HOME"))
@@ -90,11 +93,11 @@ def toolkit(match: Name) -> Report | None:
     return Report(f"{match.qualified.rpartition('.')[2]} is not set on an NPU", row.remedy or "")
 
 
-def _report(match: Match, what: str, node: cst.CSTNode) -> Report:
+def _report(match: Match, what: str, node: cst.CSTNode, call: cst.Call | None = None) -> Report:
     """The inventory: sources named in the call, else in the file, and what is used of the extension."""
-    sources = _cuda_sources(match, node) or _cuda_sources(match, match.file.tree.module)
+    sources = _cuda_sources(match, call or node) or _cuda_sources(match, match.file.tree.module)
     message = f"{what} compiles for CUDA" + (f"; CUDA sources: {', '.join(sources)}" if sources else "")
-    if used := _used(match, node):
+    if call is not None and (used := _used(match, call)):
         message += f"; used of it: {', '.join(used)}"
     row = match.file.target.mapping(f"{MODULE}.CUDAExtension")
     return Report(message, (row.remedy if row else None) or "", node=node)
@@ -111,10 +114,10 @@ def _asks_for_cuda(match: Match, call: Call) -> bool:
     return any(match.file.tree.text(arg.value) not in {"False", "None", "[]"} for arg in arguments)
 
 
-def _used(match: Match, call: cst.CSTNode) -> list[str]:
+def _used(match: Match, call: cst.Call) -> list[str]:
     """`ext = load(…)`: the attributes of ext that the file uses."""
     assign = match.file.tree.parents.get(call)
-    target = assign.targets[0].target if isinstance(assign, cst.Assign) and isinstance(call, cst.Call) else None
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
     if not isinstance(target, cst.Name):
         return []
     attributes = match.file.tree.all(cst.Attribute)

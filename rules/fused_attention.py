@@ -132,8 +132,9 @@ def _binding(match: FileMatch, binding: Binding, name: str, uses: list[Reference
     public = kernel.replace("flash_attn_interface.", "")
     row = match.file.target.mapping(f"pkg:{public}")
     remedy = (row.remedy if row else None) or ""
-    if falls_back(match.file, binding.node):
-        places = [binding.node] if name in KERNELS else [use.node for use in calls]
+    statement = match.file.tree.parents[binding.node]
+    if falls_back(match.file, statement):
+        places = [statement] if name in KERNELS else [use.node for use in calls]
         message = f"{public} has no NPU version: the import falls back, so this must not be reached"
         yield from (Report(message, remedy, INFO, node) for node in places)
         return
@@ -148,11 +149,11 @@ def _binding(match: FileMatch, binding: Binding, name: str, uses: list[Reference
     if calls and all(use in edits or _is_mask_of(match, use, calls) for use in uses):
         aliases = [binding.node, *_masks_beside(match, binding, calls)]
         every = [edit for call in edits.values() for edit in call]
-        yield Fix([*every, *drop_imported(match.file, aliases)], message, review, node=binding.node)
+        yield Fix([*every, *drop_imported(match.file, aliases)], message, review, node=statement)
         return
     yield from (Fix(edits[use], message, review, node=use.node) for use in edits)
     if name in KERNELS:
-        yield Report(f"{public} has no NPU version", remedy, node=binding.node)
+        yield Report(f"{public} has no NPU version", remedy, node=statement)
 
 
 def _rewrite(match: FileMatch, use: Reference) -> list[Edit]:

@@ -121,9 +121,9 @@ def report_packages(match: FileMatch) -> list[Report]:
         name = _listed(match, names.imported_name(binding))
         if name is not None and name not in SET_UP and not _is_relative(match, binding.node):
             imported.add(name)
+            statement = file.tree.parents[binding.node]
             once = TABLE[name].works or TABLE[name].successor
-            key = name if once else (name, file.tree.parents.get(binding.node))
-            found.setdefault(key, _report(match, name, binding.node))
+            found.setdefault(name if once else (name, statement), _report(match, name, statement))
     for reference in names.references:
         name = _listed(match, reference.qualified)
         below = reference.parts or reference.qualified in SET_UP.get(name or "", ())
