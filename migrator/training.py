@@ -21,7 +21,7 @@ OPTIMIZERS = frozenset({
     "FusedAdam", "FusedSGD", "FusedAdagrad", "FusedLAMB",
 })  # fmt: skip
 _FUSED = "NpuFused"
-_WORDS = re.compile(r"optim|zero_grad|\.grad\b|requires_grad|def forward|clip_grad|channels_last")
+_WORDS = re.compile(r"optim|zero_grad|\.grad\b|requires_grad|def forward|clip_grad")
 _OPTIMIZER_NAME = re.compile(r"\w*optim\w*|(\w+_)?opts?(_\w+|[A-Z0-9]\w*)?", re.IGNORECASE)
 _OPTIONS = frozenset({"args", "opt", "opts", "options", "cfg", "config", "conf", "hparams", "params", "flags", "FLAGS"})
 SCHEDULER = re.compile(r"schedul|LR$|Plateau|WarmRestarts", re.IGNORECASE)
@@ -50,7 +50,6 @@ _STRANGERS = {
     "NPUGraph": "a captured graph keeps the old addresses of parameters",
     "vector_to_parameters": "vector_to_parameters() gives parameters new memory",
     "share_memory": "share_memory() gives parameters new memory",
-    "channels_last": "parameters in channels_last are not contiguous, which the fused optimizer refuses",
     "import_module": "modules that are imported by name cannot be followed",
     "__import__": "modules that are imported by name cannot be followed",
 }

@@ -268,11 +268,6 @@ REFUSED = {
         "backward() runs only if",
         changed(BACK, "        if x[0, 0] > 0:\n            loss.backward()\n"),
     ),
-    "channels_last": (
-        "channels_last",
-        SCHEDULED.replace("Net().to(device)", "Net().to(device, memory_format=torch.channels_last)")
-        .replace("nn.Conv2d(1, 4, 3)", "nn.Conv2d(2, 4, 3)").replace("randn(4, 1,", "randn(4, 2,"),
-    ),
     "two optimizers": ("is put in a container", TWO),
     "bucket view": ("gradient_as_bucket_view", PARALLEL.replace("OPTIONS", ", gradient_as_bucket_view=True")),
     "unfrozen": (
