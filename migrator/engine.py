@@ -39,6 +39,8 @@ class Settings:
     enabled: frozenset[str]
     unsafe: bool = False
     rules_dirs: tuple[str, ...] = ()
+    remove: bool = False
+    """Take out again what the rules put in; only those that can (`Rule.on_remove`) are asked."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,9 @@ class _Migration:
     # --- dispatch -------------------------------------------------------------------------------------------
 
     def _collect(self, file: FileContext) -> Iterator[Finding]:
+        if self.settings.remove:
+            yield from self._whole_file(file, "remove")
+            return
         table = self.registry.table
         claimed: set[cst.CSTNode] = set()
         for reference in file.names.references:
@@ -224,9 +229,13 @@ class _Migration:
                     for pair in table["keyword"][arg.keyword.value]:
                         yield from self._ask([pair], Keyword(file, arg, Call(file, call)))
         yield from self._imports(file)
-        once = {id(pair[1]): pair for pairs in table.get("file", {}).values() for pair in pairs}
-        for pair in once.values():
-            yield from self._ask([pair], FileMatch(file, file.tree.module))
+        yield from self._whole_file(file, "file")
+
+    def _whole_file(self, file: FileContext, kind: str) -> Iterator[Finding]:
+        once = {id(pair[1]): pair for pairs in self.registry.table.get(kind, {}).values() for pair in pairs}
+        for rule, handler in once.values():
+            if rule.id in self.settings.enabled:
+                yield from self._ask([(rule, handler)], FileMatch(file, file.tree.module))
 
     def _ask(self, pairs: Sequence[tuple[Rule, Handler]], match: Match) -> Iterator[Finding]:
         """The first answer of several handlers that could speak of the same place."""
@@ -243,7 +252,7 @@ class _Migration:
             outcomes = [] if outcome is None else [outcome] if isinstance(outcome, (Fix, Report)) else outcome
             for found in outcomes:
                 node = found.node if found.node is not None else match.node
-                if isinstance(found, Fix) and ported_branch(match.file, node):
+                if isinstance(found, Fix) and not self.settings.remove and ported_branch(match.file, node):
                     found = _kept_for_ported(found)
                 yield Finding(rule, found, node)
             if outcomes:
@@ -314,7 +323,7 @@ class _Migration:
 
     def _on_change(self, file: FileContext, made: list[Finding]) -> Iterator[Finding]:
         nodes = [(f.outcome, f.node) for f in made if isinstance(f.outcome, Fix)]
-        for pairs in self.registry.table.get("change", {}).values():
+        for pairs in self.registry.table.get("change", {}).values() if not self.settings.remove else ():
             for pair in pairs:
                 yield from self._ask([pair], FileMatch(file, file.tree.module, nodes))
 

@@ -9,6 +9,7 @@ tests and its documentation; its handlers say where:
     @rule.on_keyword("pin_memory_device")  call arguments of that name
     @rule.on_import("torch.cuda")          import statements of a module and what is below it
     @rule.on_file("word")                  once per file that contains the word
+    @rule.on_remove("word")                once per file with --remove: the way back
     @rule.on_change()                      once per file that fixes of other rules change
 
 A handler gets a match (see migrator.match) and returns a Fix, a Report, several of them, or None.  It never
@@ -89,7 +90,7 @@ class Handler:
     words  a file without any of them is never read closely; by default a word of each pattern
     """
 
-    kind: str  # name, method, string, keyword, import, file, change
+    kind: str  # name, method, string, keyword, import, file, remove, change
     patterns: tuple[str, ...]
     function: Callable[[Any], Outcome]
     words: tuple[str, ...]
@@ -154,6 +155,10 @@ class Rule:
     def on_file(self, *words: str) -> Callable[[HandlerT], HandlerT]:
         """Once per file that contains one of these words.  Handler(FileMatch)."""
         return self._register("file", (), words)
+
+    def on_remove(self, *words: str) -> Callable[[HandlerT], HandlerT]:
+        """With --remove, once per file with one of these words: take out what was put in.  Handler(FileMatch)."""
+        return self._register("remove", (), words)
 
     def on_change(self) -> Callable[[HandlerT], HandlerT]:
         """Once per file that fixes of other rules change, with those fixes.  Handler(FileMatch)."""
