@@ -16,10 +16,12 @@ Kernel = Callable[..., Any]
 
 # Operators that may take tensors of the host or of several devices beside each other, as on a real NPU.
 _MIXES_DEVICES = re.compile(
-    r"(copy_|_to_copy|_copy_from.*|index(_put_?)?|_index_put_impl_|_unsafe_index.*|set_|is_set_to"
+    r"(copy_|_to_copy|_copy_from.*|set_|is_set_to"
     r"|_has_compatible_shallow_copy_type|_local_scalar_dense|.*foreach.*|_amp_.*|_fused_.*"
     r"|_pack_padded_sequence(_backward)?|lstm|gru|rnn_tanh|rnn_relu)"
 )
+# Operators whose lists, which are indices, may hold tensors of the host.
+_INDEXES = re.compile(r"index(_put_?)?|_index_put_impl_|_unsafe_index.*")
 _PLAIN = frozenset({int, float, bool, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format})
 
 # Which of an operator's results stays a tensor of the host.
@@ -35,6 +37,7 @@ def cpu_kernel(name: str, schema: torch.FunctionSchema, operator: Callable[..., 
     """
     base = name.partition("::")[2].partition(".")[0]
     mixes = _MIXES_DEVICES.fullmatch(base) is not None
+    indexes = _INDEXES.fullmatch(base) is not None
     host_result = _HOST_RESULT.get(base)
     mutates = schema.is_mutable
     outputs = [
@@ -43,7 +46,7 @@ def cpu_kernel(name: str, schema: torch.FunctionSchema, operator: Callable[..., 
     takes_generator = any(argument.name == "generator" for argument in schema.arguments)
 
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call = _Call(name, mixes)
+        call = _Call(name, mixes, indexes)
         lent = [value if type(value) in _PLAIN else call.lend(value) for value in args]
         named = {key: call.lend(value) for key, value in kwargs.items() if key != "pin_memory"} if kwargs else kwargs
         if call.host is not None and call.device is not None and not mixes:
@@ -128,11 +131,12 @@ def _undisturbed(run: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 class _Call:
     """One call of a kernel: which NPU tensors are lent out as CPU tensors, and on which device."""
 
-    __slots__ = ("device", "generator", "host", "lendings", "mixes", "name", "requested")
+    __slots__ = ("device", "generator", "host", "indexes", "lendings", "mixes", "name", "requested")
 
-    def __init__(self, name: str, mixes: bool) -> None:
+    def __init__(self, name: str, mixes: bool, indexes: bool) -> None:
         self.name = name
         self.mixes = mixes
+        self.indexes = indexes
         self.lendings: list[tuple[Tensor, Tensor]] = []
         self.device: torch.device | None = None
         self.requested: torch.device | None = None
@@ -144,7 +148,11 @@ class _Call:
         if isinstance(value, Tensor):
             return self._lend_tensor(value)
         if isinstance(value, (list, tuple)):
-            return [item if type(item) in _PLAIN else self.lend(item) for item in value]
+            host = self.host
+            lent = [item if type(item) in _PLAIN else self.lend(item) for item in value]
+            if self.indexes:
+                self.host = host
+            return lent
         if isinstance(value, torch.device):
             if value.type == "npu":
                 self.requested = _with_index(value)

@@ -144,6 +144,15 @@ def test_tensors_on_two_devices(operation: Callable[[Tensor], Any]) -> None:
         operation(torch.ones(2, 2, device="npu"))
 
 
+def test_indices_of_the_host() -> None:
+    tensor, index = torch.arange(4.0, device="npu"), torch.tensor([1, 3])
+    assert tensor[index].tolist() == [1.0, 3.0]
+    tensor[index] = torch.ones(2, device="npu")
+    assert tensor.tolist() == [0.0, 1.0, 2.0, 1.0]
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.index_put_(tensor, (index,), torch.ones(2))
+
+
 def test_other_wrong_devices() -> None:
     tensor = torch.ones(2, device="npu")
     with pytest.raises(TypeError, match="npu:0 device type tensor to numpy"):
