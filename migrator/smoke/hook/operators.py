@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .places import Places
 from .summaries import name_of
@@ -58,6 +59,21 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
         names = sorted(name_of(dtype) for dtype in dtypes)
         file, line = place or (None, None)
         self._writer.write("operator", name=func.name(), dtypes=names, file=file, line=line)
+
+
+def leave_out_traces() -> None:
+    """Have no mode active while torch.jit traces: it would lose track of the tensors."""
+    for name in ("trace", "trace_module", "_get_trace_graph"):  # the last is what torch.onnx calls
+        setattr(torch.jit, name, _without_modes(getattr(torch.jit, name)))
+
+
+def _without_modes(trace: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(trace)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return trace(*args, **kwargs)
+
+    return run
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:

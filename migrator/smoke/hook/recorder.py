@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .modules import Modules
-from .operators import Operators
+from .operators import Operators, leave_out_traces
 from .places import Places
 from .settings import Settings
 from .summaries import name_of, norm, sample, thinned
@@ -62,6 +62,7 @@ class _Recorder:
         self._operators = Operators(self._writer, self._places) if settings.operators else None
         if self._operators is not None:
             self._operators.__enter__()
+            leave_out_traces()
 
     # --- what the program runs into ---------------------------------------------------------------------------
 
