@@ -83,8 +83,8 @@ def _worst(items: Sequence[tensors.Difference]) -> float | None:
     return min(known) if known else None
 
 
-def accept(item: tensors.Difference, tolerances: Tolerances) -> bool:
-    """Whether a tensor is close enough to the reference."""
+def accept(item: tensors.Difference, tolerances: Tolerances, *dtypes: str) -> bool:
+    """Whether a tensor is close enough to the reference, when what led to it was computed in these dtypes."""
     if item.problem is not None:
         return False
-    return tolerances.accept_distance(item.distance, item.size, item.count, *tolerances.of(item.dtype))
+    return tolerances.accept_distance(item.distance, item.size, item.count, *tolerances.of(item.dtype, *dtypes))

@@ -112,8 +112,9 @@ class Comparison:
         )
 
     def accepts(self, files: Files) -> bool:
-        """Whether two files agree."""
-        return files.problem is None and all(accept(item, self.tolerances) for item in files.differences)
+        """Whether two files agree; training in a narrow dtype widens the tolerances."""
+        dtypes = {step.dtype for rank in self.ranks for step in rank.steps}
+        return files.problem is None and all(accept(item, self.tolerances, *dtypes) for item in files.differences)
 
 
 @dataclass
