@@ -66,5 +66,6 @@ def tensors_in(value: Any, depth: int = 0) -> Iterator[Tensor]:
 def _dense(tensor: Tensor) -> Tensor:
     values = tensor.detach()
     if values.layout != torch.strided:
+        values = values.cpu()  # an NPU may not be able to
         values = values.coalesce().values() if values.layout == torch.sparse_coo else values.to_dense()
     return values
