@@ -1,0 +1,1 @@
+"""Stands in for the part of fairscale that facebookresearch/llama uses, for one process."""
