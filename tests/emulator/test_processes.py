@@ -124,7 +124,7 @@ def test_exit_handler_that_runs_last(run) -> None:
     code = (
         "from multiprocessing import util\n"
         "import torch\n"
-        "image = torch.arange(8.0).view(1, 2, 2, 2).npu().to(memory_format=torch.channels_last)\n"
+        "image = torch.arange(8.0).view(1, 2, 2, 2).to(memory_format=torch.channels_last).npu()\n"
         "util.Finalize(None, lambda: print(image.float().contiguous().sum().item()), exitpriority=100)\n"
     )
     assert run("-c", code).stdout == "28.0\n"
