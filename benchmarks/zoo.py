@@ -214,26 +214,34 @@ def problems(report: Any) -> Iterator[str]:
     for side in ("reference", "run"):
         ran = report[side]
         if ran and ran["exit_code"] != 0:
-            last = (ran["stderr"].strip() or "no message").splitlines()[-1]
-            yield f"{ran['title']}: " + ("reached the time limit" if ran["timed_out"] else last)
+            yield f"{ran['title']}: {_error(ran)}"
     comparison = report["comparison"]
     for rank in comparison["ranks"] if comparison else []:
         found = rank["divergence"]
         if found:
             place = f"rank {rank['rank']}, step {found['step']}"
-            yield f"{place}: {found['what']} {found['module'] or ''} {found['detail']}"
+            where = f" of {found['module']}" if found["module"] else ""
+            yield f"{place}: {found['what']}{where}: {found['detail']}"
     for files in [*comparison["final_parameters"], *comparison["artifacts"]] if comparison else []:
         if not files["passed"]:
             yield f"{files.get('name', 'final parameters')}: {files['problem'] or 'differ'}"
     yield from report["notes"]
 
 
+def _error(ran: Any) -> str:
+    """The error that ended a run, in one line."""
+    if ran["timed_out"]:
+        return "reached the time limit"
+    if ran["failures"]:
+        return str(ran["failures"][0]["error"]).splitlines()[0]
+    return (ran["stderr"].strip() or "no message").splitlines()[-1]
+
+
 def under_transfer(report: Any) -> str:
     """How the unmodified repository fares under transfer_to_npu."""
     ran = report["reference"]
     if ran["exit_code"] != 0:
-        errors = [line for line in ran["stderr"].splitlines() if line and not line.startswith((" ", "[W"))]
-        return "time limit" if ran["timed_out"] else f"fails: {(errors or ['no message'])[-1][:60]}"
+        return f"fails: {_error(ran)}"
     return "same" if report["verdict"] == "pass" else "differs"
 
 
