@@ -109,7 +109,10 @@ def _job(paths: Sequence[str], options: Options) -> Job:
     else:
         discovery = discover.discover(paths, chosen.exclude, chosen.root)
     version = detect(first, cli=options.torch_npu, config=chosen.torch_npu, soc=chosen.soc)
-    return Job(chosen, discovery, registry.load(chosen.rules_dir), version)
+    job = Job(chosen, discovery, registry.load(chosen.rules_dir), version, options.remove)
+    if options.remove and not any(handler.kind == "remove" for rule in job.rules for handler in rule.handlers):
+        raise click.UsageError("--remove works with rules that can undo their work: add --select shape-detector")
+    return job
 
 
 def _write(job: Job, paths: Sequence[str], options: Options) -> None:

@@ -40,6 +40,7 @@ class Job:
     discovery: Discovery
     registry: Registry
     target: Target
+    remove: bool = False
     results: list[FileResult] = field(default_factory=list)
     _reading: run.Reading = field(default_factory=run.Reading)
 
@@ -62,7 +63,7 @@ class Job:
 
     def _settings(self, enabled: frozenset[str]) -> Callable[[Found], Settings]:
         """The settings of each file: all the same, but for per-file ignores."""
-        common = Settings(self.target, enabled, self.config.unsafe, self.config.rules_dir)
+        common = Settings(self.target, enabled, self.config.unsafe, self.config.rules_dir, self.remove)
         everything = frozenset(rule.id for rule in self.registry.rules)
         ignores = [
             (GitIgnoreSpec.from_lines([glob]), everything - self.registry.select(["all"], ids))

@@ -36,6 +36,7 @@ class Options:
     stdin_filename: str | None = None
     write_baseline: str | None = None
     commit_per_rule: bool = False
+    remove: bool = False
     allow_dirty: bool = False
 
     @property
@@ -45,7 +46,7 @@ class Options:
 
 
 _SECTIONS = {
-    "What to do": ("dry_run", "check", "stdin_filename", "commit_per_rule", "allow_dirty"),
+    "What to do": ("dry_run", "check", "stdin_filename", "commit_per_rule", "remove", "allow_dirty"),
     "Which files and findings": (
         *("exclude", "select", "ignore", "unsafe"),
         *("rules_dir", "baseline", "write_baseline"),
@@ -116,6 +117,7 @@ def job_options(command: CommandT) -> CommandT:
         click.option("--stdin-filename", metavar="FILE",
                      help="Read the source, named FILE, from stdin; write the result to stdout."),
         click.option("--commit-per-rule", is_flag=True, help="One git commit for each rule that changes something."),
+        click.option("--remove", is_flag=True, help="Take out again what the selected rules put in (shape-detector)."),
         click.option("--allow-dirty", is_flag=True, help="Write even where changes are not committed."),
         click.option("--write-baseline", metavar="FILE", help="Record what is left in FILE, for --baseline."),
     )  # fmt: skip

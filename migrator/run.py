@@ -92,11 +92,15 @@ def read_files(
                 items.append(Item(index, raw, file.display, name, chosen))
             else:
                 results[index] = FileResult(file.display, Status.UNCHANGED, before=raw)
-            # A module without torch has no facts but its name.
-            yield name, raw if candidate or b"torch" in raw else b""
+            yield name, raw if candidate or _has_facts(name, raw) else b""
 
     project = Project.scan(read())
     return Reading(items, results, project)
+
+
+def _has_facts(name: str, raw: bytes) -> bool:
+    """Whether a file that is no candidate may say something about others: it uses torch, or ties modules together."""
+    return b"torch" in raw or b"__main__" in raw or name.endswith("__init__.py")
 
 
 def migrate_files(

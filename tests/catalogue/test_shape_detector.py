@@ -13,6 +13,7 @@ import pytest
 
 import migrator
 from migrator import registry
+from migrator.cli import main
 from migrator.engine import Settings, migrate
 from migrator.project import Project
 from migrator.records import FileResult
@@ -136,6 +137,17 @@ def test_more_than_hooks_stays_and_is_told() -> None:
     result = run(code, remove=True)
     assert result.after == code.replace(b"shapes.watch(loader)", b"loader")
     assert any("used for more" in found.message and not found.fixed for found in result.diagnostics)
+
+
+def test_the_command_line_puts_hooks_in_and_takes_them_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.py"
+    path.write_bytes(b"import torch\nfor x in loader:\n    net(x)\n")
+    assert main([str(path), "--select", "shape-detector", "--allow-dirty"]) == 1
+    assert b"shapes.watch(loader)" in path.read_bytes()
+    assert main([str(path), "--select", "shape-detector", "--remove", "--allow-dirty"]) == 1
+    assert path.read_bytes() == b"import torch\nfor x in loader:\n    net(x)\n"
+    assert main([str(path), "--remove"]) == 2
+    assert "--select shape-detector" in capfd.readouterr().err
 
 
 PROGRAM = """\
