@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from migrator.smoke.recording import Event, Recording, Trace
-from migrator.smoke.tolerances import GRADIENTS, Tolerances, cosine
+from migrator.smoke.tolerances import LOOSER, Tolerances, cosine, norm
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,18 @@ def pairs(reference: Recording, device: Recording) -> list[tuple[Trace | None, T
 def compare(reference: Recording, device: Recording, tolerances: Tolerances, *, complete: bool = True) -> list[Ranked]:
     """One comparison for each pair of processes; none when nothing was recorded on either side.
 
-    complete: whether the device's run got to its end; if not, only what it has done is compared.
+    complete: whether both runs got to their end; if not, only what both have done is compared.
     """
     found = pairs(reference, device)
     if not complete:
-        found = [(_beginning(expected, actual), actual) for expected, actual in found if expected and actual]
+        found = [_common(expected, actual) for expected, actual in found if expected and actual]
     return [_compare(expected, actual, tolerances) for expected, actual in found]
 
 
-def _beginning(reference: Trace, device: Trace) -> Trace:
-    """As much of the reference as there is of the device's run."""
-    return replace(reference, losses=reference.losses[: len(device.losses)])
+def _common(reference: Trace, device: Trace) -> tuple[Trace, Trace]:
+    """The two traces without the losses that only one of them has."""
+    steps = min(len(reference.losses), len(device.losses))
+    return replace(reference, losses=reference.losses[:steps]), replace(device, losses=device.losses[:steps])
 
 
 def _compare(reference: Trace | None, device: Trace | None, tolerances: Tolerances) -> Ranked:
@@ -128,7 +129,12 @@ def _steps(reference: Trace, device: Trace, tolerances: Tolerances) -> list[Step
 
 
 def _flat(event: Event) -> list[float]:
-    return [value for values in event["samples"].values() for value in values]
+    """The sample of all parameters, each weighted so that the vector is as long as that of all elements."""
+    return [
+        value * math.sqrt(event["sizes"][name] / len(values))
+        for name, values in event["samples"].items()
+        for value in values
+    ]
 
 
 def _similarity(
@@ -187,10 +193,11 @@ def _scaled(step: Step) -> str:
 def _gradients(reference: Trace, device: Trace, steps: Sequence[Step], tolerances: Tolerances) -> Iterator[Divergence]:
     for expected, actual in zip(reference.gradients, device.gradients, strict=False):
         dtypes = (_dtype_at(steps, actual), expected["dtype"])
+        whole = norm(list(expected["norms"].values()))
         wrong = [
             name
             for name, value in expected["norms"].items()
-            if not _accept_gradient(actual["norms"].get(name), value, tolerances, dtypes)
+            if not _accept_gradient(actual["norms"].get(name), value, whole, tolerances.of(*dtypes))
         ]
         extra = [name for name in actual["norms"] if name not in expected["norms"]]
         if wrong or extra:
@@ -198,25 +205,24 @@ def _gradients(reference: Trace, device: Trace, steps: Sequence[Step], tolerance
             detail = _numbers(actual["norms"].get(name), expected["norms"].get(name), "norm ")
             yield Divergence(actual["backward"], "gradients", name, detail + _more(len(wrong) + len(extra)))
             return
-        if not tolerances.accept_all(actual["sample"], expected["sample"], *dtypes, factor=GRADIENTS):
+        if not tolerances.accept_all(actual["sample"], expected["sample"], *dtypes, factor=LOOSER):
             detail = f"cosine similarity {_similar(actual['sample'], expected['sample'])}"
             yield Divergence(actual["backward"], "gradients", None, detail)
             return
 
 
-def _accept_gradient(
-    value: float | None, reference: float, tolerances: Tolerances, dtypes: tuple[str | None, ...]
-) -> bool:
+def _accept_gradient(value: float | None, reference: float, whole: float, limits: tuple[float, float]) -> bool:
+    """Whether a parameter's gradient is close enough; one whose true value is 0 is noise of the whole's size."""
     if value is None:
         return False
-    wider = Tolerances(*(GRADIENTS * number for number in tolerances.of(*dtypes)))
-    return wider.accept(value, reference)
+    rtol, atol = limits
+    return Tolerances(rtol * LOOSER, atol * LOOSER + rtol * whole).accept(value, reference)
 
 
 def _parameters(reference: Trace, device: Trace, steps: Sequence[Step], tolerances: Tolerances) -> Iterator[Divergence]:
     for expected, actual in zip(reference.parameters, device.parameters, strict=False):
         dtypes = (_dtype_at(steps, actual), expected["dtype"])
-        if tolerances.accept_all(_flat(actual), _flat(expected), *dtypes):
+        if tolerances.accept_all(_flat(actual), _flat(expected), *dtypes, factor=LOOSER):
             continue
         wrong = [
             name

@@ -72,8 +72,8 @@ def _layer(rank: int, event: Event, files: tensors.Files, tolerances: Tolerances
         _worst(outputs),
         max((item.distance / item.size if item.size else item.distance for item in outputs), default=0.0),
         max((item.max_abs for item in outputs), default=0.0),
-        all(accept(item, tolerances) for item in inputs),
-        problem is None and all(accept(item, tolerances) for item in outputs),
+        all(_accept(item, tolerances) for item in inputs),
+        problem is None and all(_accept(item, tolerances) for item in outputs),
         problem,
     )
 
@@ -83,8 +83,8 @@ def _worst(items: Sequence[tensors.Difference]) -> float | None:
     return min(known) if known else None
 
 
-def accept(item: tensors.Difference, tolerances: Tolerances, *dtypes: str) -> bool:
-    """Whether a tensor is close enough to the reference, when what led to it was computed in these dtypes."""
+def _accept(item: tensors.Difference, tolerances: Tolerances) -> bool:
+    """Whether a tensor is close enough to the reference."""
     if item.problem is not None:
         return False
-    return tolerances.accept_distance(item.distance, item.size, item.count, *tolerances.of(item.dtype, *dtypes))
+    return tolerances.accept_distance(item.distance, item.size, item.count, *tolerances.of(item.dtype))

@@ -95,7 +95,8 @@ def _ended(side: Side) -> str:
 
 def _comparison(report: Report, verbose: bool) -> Iterator[str]:
     comparison = report.comparison
-    if comparison is None or (comparison.is_empty and report.run is not None and not report.run.run.succeeded):
+    sides = [side for side in (report.reference, report.run) if side is not None]
+    if comparison is None or (comparison.is_empty and not all(side.run.succeeded for side in sides)):
         return
     if comparison.is_empty:
         yield from _wrapped(
@@ -180,7 +181,7 @@ def _layers(layers: Sequence[Layer], verbose: bool) -> Iterator[str]:
     if not layers:
         return
     yield ""
-    yield f"{'step':>5}  {'layer':34} {'inputs':>9} {'outputs':>9} {'rel L2':>9} {'max abs':>9}"
+    yield f"{'step':>5}  {'layer':30} {'inputs':>9} {'outputs':>9} {'rel L2':>9} {'max abs':>9}"
     for layer in _shown(layers, verbose, lambda layer: not layer.passed):
         yield "    …" if layer is None else _layer(layer)
     wrong = [layer for layer in layers if not layer.passed]
@@ -195,9 +196,9 @@ def _layers(layers: Sequence[Layer], verbose: bool) -> Iterator[str]:
 
 
 def _layer(layer: Layer) -> str:
-    name = layer.name if len(layer.name) <= 34 else "…" + layer.name[-33:]
+    name = layer.name if len(layer.name) <= 30 else "…" + layer.name[-29:]
     numbers = f"{_cosine(layer.inputs)} {_cosine(layer.outputs)} {_small(layer.relative)} {_small(layer.max_abs)}"
-    return f"{layer.step:5}  {name:34} {numbers}{'' if layer.passed else '  ✗'}"
+    return f"{layer.step:5}  {name:30} {numbers}{'' if layer.passed else '  ✗'}"
 
 
 def _files(name: str, files: Files, comparison: Comparison) -> Iterator[str]:
@@ -278,6 +279,8 @@ def _verdict(report: Report) -> str:
             return f"COULD NOT RUN: package {missing} is missing in this Python environment; install it"
         if packages:
             return f"COULD NOT RUN: install {', '.join(packages)}"
+        if report.both_failed:
+            return "COULD NOT RUN: the original fails in the same way"
         if report.reference is not None and not report.reference.run.succeeded:
             return "COULD NOT RUN: the reference failed, so there is nothing to compare with"
         return "COULD NOT RUN: nothing was compared"

@@ -124,7 +124,7 @@ class _Session:
         report.notes += [problem for trace in device.recording.traces for problem in trace.problems]
         if self._device.is_npu and report.target is not None:
             report.operators = operators.judge(device.recording, device.side.run.stderr, self._root, report.target)
-        if reference and reference.side.run.succeeded:
+        if reference:
             report.comparison = self._compare(reference, device)
         if request.against:
             report.comparison = self._compare_golden(request.against, device)
@@ -231,12 +231,12 @@ class _Session:
     def _compare(self, reference: _Ran, device: _Ran) -> Comparison:
         self._say("comparing")
         tolerances = self._request.tolerances
-        complete = device.side.run.succeeded
+        complete = device.side.run.succeeded and reference.side.run.succeeded
         ranks = compare.compare(reference.recording, device.recording, tolerances, complete=complete)
         final = self._final_parameters(reference.recording, device.recording)
         artifacts = [(reference.cwd / name, device.cwd / name) for name in self._request.artifacts]
         missing = [path for pair in artifacts for path in pair if not path.is_file()]
-        if missing and device.side.run.succeeded:
+        if missing and complete:
             raise SmokeError(f"--artifact: the command did not write {missing[0].relative_to(self._folder)}")
         pairs = [*final, *(artifacts if not missing else [])]
         compared = tensors.compare(pairs, {**os.environ, **device.variables}, [device.cwd, self._root])

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 DEFAULTS = {"float64": (1e-6, 1e-8), "float32": (1e-4, 1e-6), "float16": (1e-2, 1e-3), "bfloat16": (5e-2, 1e-2)}
 """dtype → (relative, absolute) tolerance; other dtypes count as float32."""
-GRADIENTS = 10
-"""Gradients may differ by this many times the tolerance: they are differences of larger numbers."""
+LOOSER = 10
+"""Gradients, parameters and files may differ by this many times the tolerance.
+
+Gradients are differences of larger numbers; and an optimizer such as Adam turns the rounding error of a gradient
+that is truly 0 into steps of full size.
+"""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from migrator.smoke.compare import Ranked, compare
 from migrator.smoke.recording import Recording, Trace
 from migrator.smoke.tolerances import Tolerances, cosine, distance
 
+SAMPLES = {"Net.a.weight": [1.0, 2.0], "Net.b.weight": [3.0]}
+SIZES = {"Net.a.weight": 2, "Net.b.weight": 1}
+
 
 def trace(steps: int = 6, rank: int = 0) -> Trace:
     found = Trace(rank, 0.0, Path())
@@ -23,7 +26,7 @@ def trace(steps: int = 6, rank: int = 0) -> Trace:
         norms = {"Net.a.weight": 1.0 + step, "Net.b.weight": 2.0}
         common = {"step": step, "backward": step, "dtype": "float32"}
         found.gradients.append({**common, "norms": norms, "sample": [0.5, -0.25, 1.0]})
-        found.parameters.append({**common, "samples": {"Net.a.weight": [1.0, 2.0], "Net.b.weight": [3.0]}})
+        found.parameters.append({**common, "samples": dict(SAMPLES), "sizes": SIZES})
     return found
 
 

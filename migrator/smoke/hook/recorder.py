@@ -133,6 +133,7 @@ class _Recorder:
                 backward=self._backwards - 1,
                 dtype=name_of(named[0][1].dtype) if named else None,
                 samples={name: sample(parameter, each) for name, parameter in named[:MAX_PARAMETERS]},
+                sizes={name: parameter.numel() for name, parameter in named[:MAX_PARAMETERS]},
             )
         self._steps += 1
 
