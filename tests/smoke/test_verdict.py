@@ -86,7 +86,7 @@ def full_report() -> Report:
     steps = tuple(step(number, number != 500) for number in range(1000))
     ranked = Ranked(0, steps, 9, Divergence(500, "loss", "Net." + "layer." * 10, "2 instead of 1"))
     layers = tuple(
-        Layer(0, 0, "Net." + "block." * 12 + str(n), "Conv2d", "float32", 1.0, None, math.inf, 1e-9, True, n < 40)
+        Layer(0, 0, "Net." + "block." * 9 + str(n), "Conv2d", "float32", 1.0, None, math.inf, 1e-9, True, n < 40)
         for n in range(50)
     )
     compared = comparison(ranked, files=(Files((difference(LONG, 3.0),)),), layers=layers)
