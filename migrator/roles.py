@@ -85,6 +85,11 @@ class Roles:
 
     def of(self, node: cst.CSTNode, sink: str) -> Verdict:
         """What the value of an expression is used as."""
+        for parent in self._tree.ancestors(node):
+            if isinstance(parent, cst.FormattedStringExpression) and self._goes_on(parent):
+                return Verdict(Role.NAME, "it is part of a longer word")
+            if not isinstance(parent, (*_SAME_VALUE, cst.IfExp)):
+                break
         return self._value(node, sink, 0)
 
     # --- where a value goes -----------------------------------------------------------------------------------
@@ -118,6 +123,18 @@ class Roles:
         if isinstance(parent, cst.Assert) and node is parent.msg:
             return Verdict(Role.WORDS, "it is a message")
         return self._target(node, parent, sink, depth)
+
+    def _goes_on(self, expression: cst.FormattedStringExpression) -> bool:
+        """Whether the text behind an f-string's expression continues the word: `{device}_time_total`."""
+        whole = self._tree.parents[expression]
+        if not isinstance(whole, cst.FormattedString):
+            return False
+        rest = whole.parts[list(whole.parts).index(expression) + 1 :]
+        return (
+            bool(rest)
+            and isinstance(rest[0], cst.FormattedStringText)
+            and re.match(r"[\w./-]", rest[0].value) is not None
+        )
 
     def _target(self, node: cst.CSTNode, parent: cst.CSTNode, sink: str, depth: int) -> Verdict:
         if isinstance(parent, cst.Assign):

@@ -99,6 +99,7 @@ KEPT = {
     "message in a comparison": "if 'cuda' == what_the_user_said:\n    y = 1",
     "another word": "x = t.to('cudagraph')",
     "keyword of print": "print(x, end='cuda')",
+    "part of a longer word": "key = f\"{'cuda' if gpu else 'cpu'}_time_total\"",
     "unknown call": "start('cuda')",
 }
 
