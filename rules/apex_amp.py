@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from migrator.names import Reference
-from migrator.rule import INFO, UNSAFE, Call, Edit, Example, FileMatch, Fix, Report, Rule, call_of
+from migrator.rule import ERROR, INFO, UNSAFE, Call, Edit, Example, FileMatch, Fix, Report, Rule, call_of
 from migrator.statements import drop_imported, falls_back
 
 LOOP = """import torch
@@ -31,6 +31,7 @@ rule = Rule(
     title="torch's autocast and GradScaler take the place of apex.amp",
     applicability=UNSAFE,
     tags=("third-party", "apex", "amp"),
+    severity=ERROR,
     docs="https://docs.pytorch.org/docs/stable/notes/amp_examples.html",
     examples=[
         Example(

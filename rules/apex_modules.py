@@ -12,7 +12,22 @@ import libcst as cst
 
 from migrator.moves import Move
 from migrator.names import Reference
-from migrator.rule import INFO, SAFE, UNSAFE, Call, Edit, Example, Fix, Import, Match, Name, Report, Rule, call_of
+from migrator.rule import (
+    ERROR,
+    INFO,
+    SAFE,
+    UNSAFE,
+    Call,
+    Edit,
+    Example,
+    Fix,
+    Import,
+    Match,
+    Name,
+    Report,
+    Rule,
+    call_of,
+)
 from migrator.statements import falls_back, split_import
 
 rule = Rule(
@@ -21,6 +36,7 @@ rule = Rule(
     title="apex's layers and wrappers are in torch",
     applicability=SAFE,
     tags=("third-party", "apex"),
+    severity=ERROR,
     docs="https://docs.pytorch.org/docs/stable/nn.html",
     examples=[
         Example(

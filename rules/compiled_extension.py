@@ -12,7 +12,7 @@ import libcst as cst
 
 from migrator import api
 from migrator.names import Binding
-from migrator.rule import INFO, MANUAL, Example, FileMatch, Report, Rule
+from migrator.rule import ERROR, INFO, MANUAL, Example, FileMatch, Report, Rule
 from migrator.statements import falls_back
 
 rule = Rule(
@@ -21,6 +21,7 @@ rule = Rule(
     title="compiled CUDA extensions cannot be loaded without CUDA",
     applicability=MANUAL,
     tags=("third-party", "build"),
+    severity=ERROR,
     docs="https://github.com/Ascend/op-plugin",
     examples=[
         Example.reported("import scaled_softmax_cuda\ny = scaled_softmax_cuda.forward(x, 1.0)\n", "it: forward"),

@@ -63,11 +63,6 @@ ROWS = {
 }
 EXACT = tuple(name for name in ROWS if not name.endswith("*"))
 FAMILIES = tuple(name[:-1] for name in ROWS if name.endswith("*"))
-# The names that wheels read before the ones in the map, which they all still do.
-OLDER = {
-    "TORCH_HCCL_BLOCKING_WAIT": "HCCL_BLOCKING_WAIT",
-    "TORCH_HCCL_ASYNC_ERROR_HANDLING": "HCCL_ASYNC_ERROR_HANDLING",
-}
 COMMAND = r"(?m)(?:^|[;&|(]|\bexport\s|\benv\s)\s*(?:\w+=\S*\s+)*{name}=(?P<value>[^\s;]*)"
 READERS = frozenset({"get", "pop", "setdefault", "unset"})
 INDICES = re.compile(r"\d+(,\d+)*")
@@ -155,7 +150,10 @@ def _answer(
 def _new_name(row: api.Mapping, target: Target) -> str | None:
     if row.kind is not api.Kind.RENAME or row.npu is None:
         return None
-    return row.npu if target.can(row) else OLDER.get(row.npu)
+    if target.can(row):
+        return row.npu
+    older = row.npu.removeprefix("TORCH_")  # what wheels read before, and all still do
+    return older if older != row.npu and api.env(older) is not None else None
 
 
 def _problem(new: str, value: str) -> str | None:

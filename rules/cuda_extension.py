@@ -12,7 +12,7 @@ import libcst as cst
 
 from migrator.moves import Move
 from migrator.names import Reference
-from migrator.rule import UNSAFE, Call, Example, Fix, Import, Match, Name, Report, Rule, call_of
+from migrator.rule import ERROR, UNSAFE, WARNING, Call, Example, Fix, Import, Match, Name, Report, Rule, call_of
 from migrator.statements import split_import
 
 rule = Rule(
@@ -21,6 +21,7 @@ rule = Rule(
     title="CUDA sources cannot be compiled for an NPU",
     applicability=UNSAFE,
     tags=("build",),
+    severity=ERROR,
     docs="https://github.com/Ascend/pytorch/blob/master/torch_npu/utils/cpp_extension.py",
     examples=[
         Example.reported(
@@ -90,7 +91,7 @@ def toolkit(match: Name) -> Report | None:
     row = match.row
     if row is None or next(same).node is not match.node:
         return None
-    return Report(f"{match.qualified.rpartition('.')[2]} is not set on an NPU", row.remedy or "")
+    return Report(f"{match.qualified.rpartition('.')[2]} is not set on an NPU", row.remedy or "", WARNING)
 
 
 def _report(match: Match, what: str, node: cst.CSTNode, call: cst.Call | None = None) -> Report:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from migrator.names import Binding, Reference, dotted
-from migrator.rule import INFO, UNSAFE, Call, Edit, Example, FileMatch, Fix, Report, Rule, call_of
+from migrator.rule import ERROR, INFO, UNSAFE, Call, Edit, Example, FileMatch, Fix, Report, Rule, call_of
 from migrator.statements import drop_imported, falls_back
 
 rule = Rule(
@@ -26,6 +26,7 @@ rule = Rule(
     title="flash-attn and xformers have no NPU version; npu_fusion_attention takes other arguments",
     applicability=UNSAFE,
     tags=("third-party", "attention"),
+    severity=ERROR,
     docs="https://github.com/Ascend/op-plugin",
     examples=[
         Example(

@@ -7,7 +7,7 @@ your own makes it see them.
 
 import libcst as cst
 
-from migrator.rule import MANUAL, Example, Name, Report, Rule
+from migrator.rule import ERROR, MANUAL, Example, Name, Report, Rule
 
 rule = Rule(
     id="NPU807",
@@ -39,7 +39,7 @@ def trainer(match: Name) -> Report | None:
         return None
     gpus, accelerator = call.keywords.get("gpus"), call.keywords.get("accelerator")
     if gpus is not None and match.file.tree.text(gpus.value) not in {"0", "None"}:
-        return Report("gpus= asks for CUDA", REMEDY, node=call.node)
+        return Report("gpus= asks for CUDA", REMEDY, ERROR, call.node)
     value = accelerator.value if accelerator is not None else None
     if accelerator is None and not call.has_star:
         return Report("this trains on the CPU: Lightning does not find NPUs", REMEDY, node=call.node)
@@ -47,4 +47,4 @@ def trainer(match: Name) -> Report | None:
         return None
     if value.evaluated_value == "auto":
         return Report("this trains on the CPU: Lightning does not find NPUs", REMEDY, node=call.node)
-    return Report(f"accelerator={value.value} raises: Lightning does not know NPUs", REMEDY, node=call.node)
+    return Report(f"accelerator={value.value} raises: Lightning does not know NPUs", REMEDY, ERROR, call.node)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from migrator import api
-from migrator.rule import INFO, MANUAL, Example, FileMatch, Report, Rule
+from migrator.rule import ERROR, INFO, MANUAL, Example, FileMatch, Report, Rule
 from migrator.statements import falls_back
 
 rule = Rule(
@@ -158,6 +158,8 @@ def _report(match: FileMatch, name: str, node: cst.CSTNode) -> Report:
         return Report(f"{name} runs on NPUs", package.remedy, INFO, node)
     if package.successor:
         return Report(f"{name} is another package on NPUs: {package.successor}", package.remedy, node=node)
-    if falls_back(match.file, node) and name.partition(".")[0] not in IMPORTABLE:
+    if name.partition(".")[0] in IMPORTABLE:
+        return Report(f"{name} does not run on an NPU", package.remedy, node=node)
+    if falls_back(match.file, node):
         return Report(f"{name} does not run on an NPU: the code falls back", package.remedy, INFO, node)
-    return Report(f"{name} does not run on an NPU", package.remedy, node=node)
+    return Report(f"{name} does not run on an NPU", package.remedy, ERROR, node)
