@@ -121,6 +121,8 @@ class _Session:
         device = self._run_device()
         report.run = device.side
         report.losses = [event["value"] for trace in device.recording.traces[:1] for event in trace.losses]
+        if request.compare == "cpu" and self._device.kind is Kind.NPU:
+            report.notes.append("random numbers drawn on an NPU are not the CPU's: dropout and sampling cannot agree")
         report.notes += [problem for trace in device.recording.traces for problem in trace.problems]
         if self._device.is_npu and report.target is not None:
             report.operators = operators.judge(device.recording, device.side.run.stderr, self._root, report.target)
