@@ -181,10 +181,10 @@ class _ReferenceFinder:
     def torch_name(self, node: ast.expr) -> str | None:
         """The dotted torch name behind a name or an attribute chain, if it names CUDA."""
         root, _, rest = (dotted(node) or "").partition(".")
-        for target in self.resolve(root):
-            name = f"{target}.{rest}" if rest else target
-            if name.startswith("torch.") and CUDA_WORD.search(name):
-                return name
+        names = [f"{target}.{rest}" if rest else target for target in self.resolve(root)]
+        # Bound in another way in another branch (`from torch.npu.amp import GradScaler`), a use may mean either.
+        if all(name.startswith("torch.") and CUDA_WORD.search(name) for name in names):
+            return next(iter(names), None)
         return None
 
     def resolve(self, name: str) -> set[str]:
@@ -192,7 +192,8 @@ class _ReferenceFinder:
             if depth and isinstance(scope.node, ast.ClassDef):
                 continue  # a method does not see the names of its class
             if name in scope.imports:
-                return scope.imports[name]
+                found = scope.imports[name]
+                return set() if name in scope.bound and all("." in target for target in found) else found
             if name in scope.bound:
                 break
         return set()
