@@ -1,80 +1,147 @@
 """Runs torch_npu's own tests on the emulated NPU: python benchmarks/conformance.py DIR [FOLDER ...]
 
-DIR is a checkout of the public repository Ascend/pytorch whose version fits the installed wheel. Each test
-file runs in its own process with a time limit. Prints how many tests passed, failed and were skipped per
-folder, and the failures grouped by their reason. Nothing here is part of the test suite: many of those
-tests are about things that the emulator leaves out, or need packages that are not installed.
+DIR is a checkout of the public repository Ascend/pytorch whose version fits the installed wheel; FOLDER is
+a folder of test files in it, or one such file. Each file runs in its own process with a time limit. Prints
+how many tests passed, failed and were skipped per folder, and the failures by kind and reason. Nothing here
+is part of the test suite: many of those tests are about things that the emulator leaves out, or need
+packages that are not installed (expecttest, torchvision, einops).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import re
-import subprocess
+import signal
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from migrator.emulator import check, environment
 
-FOLDERS = ("test/npu", "test/contrib", "test/optim", "test/autograd", "test/nn", "test")
-REPORT = "NPU_CONFORMANCE_REPORT"
+FOLDERS = ("test/contrib", "test/optim", "test/npu", "test/autograd", "test/nn", "test")
+OUTCOMES = ("passed", "failed", "skipped", "unfinished")
+OUTSIDE = "outside of the emulator"
+# What a failure's message says about its kind; the first match counts.
+KINDS = (
+    (OUTSIDE, r"graph capture|NPUGraph|aclmdlRI|aclgraph|inductor|triton|torchair|the emulated NPU does not implement"),
+    ("missing package or file", r"No module named|No such file|not found in PATH"),
+    ("missing reference", r"emulated NPU has no"),
+    ("crash or time limit", r"^ended with|time limit"),
+    ("wrong result or behaviour", r"AssertionError|not raised"),
+)
+# Files about capturing graphs, compilers and faults of the hardware.
+LEFT_OUT = re.compile(
+    r"aclgraph|graph_tree|npugraph|inductor|fault_mode|test_uce|test_recovery|ipc_event|flexattention|test_dvm"
+)
+# Importing the wheel takes longer than most files of tests: it happens once, in the process that forks the others.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["pytest", "torch_npu", "torch_npu.testing.testcase", "torch_npu.testing.common_utils"]
+)
 # What differs from one failure to the next of the same kind.
 _PARTICULARS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?|'[^']*'")
 
 
-def pytest_runtest_logreport(report) -> None:  # this file is also the plugin of the processes that it starts
-    if report.when == "call" or report.outcome != "passed":
-        reason = getattr(getattr(report.longrepr, "reprcrash", None), "message", "") if report.failed else ""
-        with Path(os.environ[REPORT]).open("a", encoding="utf-8") as file:
-            print(json.dumps([report.nodeid, report.outcome, reason]), file=file)
+@dataclass(frozen=True)
+class Result:
+    """A test, or with the outcome "unfinished" the rest of its file's tests."""
+
+    file: str
+    test: str
+    outcome: str
+    reason: str
+
+    @property
+    def kind(self) -> str:
+        """What kind of failure this is."""
+        return next((kind for kind, pattern in KINDS if re.search(pattern, self.reason)), "other")
 
 
-def run_file(path: Path, root: Path, seconds: int) -> Iterator[tuple[str, str]]:
-    """The (outcome, reason) of each test of a file."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report"
-        report.touch()
-        variables = environment(devices=2)
-        variables["PYTHONPATH"] += os.pathsep + os.pathsep.join([str(Path(__file__).parent), str(root / "test")])
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "conformance", "-p", "no:cacheprovider", str(path)]
-        process = subprocess.Popen(
-            [*command, "--import-mode=prepend", f"--rootdir={root}", "-c", os.devnull],
-            cwd=path.parent,
-            env={**os.environ, **variables, REPORT: str(report), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=seconds)
-            ending = (
-                "" if process.returncode in (0, 1, 5) else f"ended with {process.returncode}: {_last_error(output)}"
-            )
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.communicate()
+class Recorder:
+    """A pytest plugin that writes the result of each test to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self._record(report)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self._record(report)
+
+    def _record(self, report: Any) -> None:
+        reason = ""
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = crash.message if crash is not None else _last_error(str(report.longrepr))
+        print(json.dumps([report.nodeid.rpartition("::")[2], report.outcome, reason]), file=self._file, flush=True)
+
+
+def run_tests(path: Path, root: Path, folder: Path) -> None:
+    """Run the tests of a file in this process, which ends with pytest's status."""
+    import pytest
+
+    os.setsid()
+    os.chdir(path.parent)
+    sys.path.insert(0, str(root / "test"))
+    sys.argv[:] = [str(path)]
+    output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    options = ["-q", "-p", "no:cacheprovider", "--import-mode=prepend", f"--rootdir={root}", "-c", os.devnull]
+    status = pytest.main([str(path), *options], plugins=[Recorder(folder / "results")])
+    sys.stdout.flush()
+    os._exit(status)  # what the tests leave behind must not keep the process
+
+
+def run_file(path: Path, root: Path, seconds: int) -> Iterator[Result]:
+    """The results of the tests of one file."""
+    name = str(path.relative_to(root))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "results").touch()
+        process = PROCESSES.Process(target=run_tests, args=(path, root, folder))
+        process.start()
+        process.join(seconds)
+        ending = ""
+        if process.exitcode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.join()
             ending = "reached the time limit"
-        for line in report.read_text(encoding="utf-8").splitlines():
-            _, outcome, reason = json.loads(line)
-            yield outcome, reason
+        elif process.exitcode not in (0, 1, 2, 5):
+            output = (folder / "output").read_text(encoding="utf-8", errors="replace")
+            ending = f"ended with {process.exitcode}: {_last_error(output)}"
+        for line in (folder / "results").read_text(encoding="utf-8").splitlines():
+            yield Result(name, *json.loads(line))
         if ending:
-            yield "unfinished", ending
+            yield Result(name, "", "unfinished", ending)
 
 
 def _last_error(output: str) -> str:
     errors = [line for line in output.splitlines() if re.match(r"E  |\w*Error|Fatal", line)]
-    return errors[-1].strip() if errors else "no message"
+    return errors[-1].removeprefix("E ").strip() if errors else "no message"
 
 
 def group(reason: str) -> str:
     """The reason with the numbers and names left out that tell failures of one kind apart."""
     return _PARTICULARS.sub("…", (reason.splitlines() or [""])[0])[:140]
+
+
+def test_files(root: Path, folder: str, pattern: str) -> list[Path]:
+    """The test files of a folder, or the one file, that are not left out."""
+    place = root / folder
+    files = [place] if place.is_file() else sorted(place.glob(pattern))
+    return [path for path in files if not LEFT_OUT.search(path.name)]
 
 
 def main() -> None:
@@ -83,30 +150,50 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", default=FOLDERS, metavar="FOLDER")
     parser.add_argument("--seconds", type=int, default=300, help="time limit per file (default: 300)")
     parser.add_argument("--match", default="test_*.py", help="pattern of the files' names")
+    parser.add_argument("--jobs", type=int, default=2, help="how many files run at once (default: 2)")
+    parser.add_argument("--details", type=Path, metavar="FILE", help="write every test's result as a line of JSON")
     options = parser.parse_args()
     check()
-    totals: dict[str, Counter[str]] = {}
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for folder in options.folders:
-        totals[folder] = Counter()
-        for path in sorted((options.root / folder).glob(options.match)):
-            counts: Counter[str] = Counter()
-            for outcome, reason in run_file(path.resolve(), options.root.resolve(), options.seconds):
-                counts[outcome] += 1
-                if outcome in ("failed", "unfinished"):
-                    reasons[group(reason)].append(str(path.relative_to(options.root)))
-            totals[folder] += counts
-            print(f"{path.relative_to(options.root)}: {_describe(counts)}", file=sys.stderr, flush=True)
-    for folder, counts in totals.items():
-        print(f"{folder:16} {_describe(counts)}")
-    print(f"{'all':16} {_describe(sum(totals.values(), Counter()))}\n")
-    for reason, files in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        names = ", ".join(name for name, _ in Counter(files).most_common(3))
-        print(f"{len(files):5}  {reason}\n       in {names}")
+    os.environ.update(environment(devices=2), OMP_NUM_THREADS="1")
+    root = options.root.resolve()
+    results: dict[str, list[Result]] = {folder: [] for folder in options.folders}
+    with ThreadPoolExecutor(options.jobs) as pool:
+
+        def run(path: Path) -> list[Result]:
+            return list(run_file(path, root, options.seconds))
+
+        for folder in options.folders:
+            for found in pool.map(run, test_files(root, folder, options.match)):
+                results[folder] += found
+                if found:
+                    print(f"{found[0].file}: {describe(found)}", file=sys.stderr, flush=True)
+                if options.details:
+                    with options.details.open("a", encoding="utf-8") as file:
+                        file.writelines(json.dumps(vars(result)) + "\n" for result in found)
+    print_summary(results)
 
 
-def _describe(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[name]} {name}" for name in ("passed", "failed", "skipped", "unfinished"))
+def print_summary(results: dict[str, list[Result]]) -> None:
+    """Print the table of the folders and the failures by kind and reason."""
+    everything = [result for found in results.values() for result in found]
+    for folder, found in [*results.items(), ("all", everything)]:
+        print(f"{folder:16} {describe(found)}")
+    failures = [result for result in everything if result.outcome in ("failed", "unfinished")]
+    inside = sum(result.kind != OUTSIDE for result in failures)
+    passed = sum(result.outcome == "passed" for result in everything)
+    print(f"passed of those that are not {OUTSIDE}: {passed / max(passed + inside, 1):.1%}")
+    for kind in [*(kind for kind, _ in KINDS), "other"]:
+        of_kind = [result for result in failures if result.kind == kind]
+        print(f"\n{kind}: {len(of_kind)}")
+        for reason, count in Counter(group(result.reason) for result in of_kind).most_common():
+            files = Counter(result.file for result in of_kind if group(result.reason) == reason)
+            print(f"{count:5}  {reason}\n       in {', '.join(name for name, _ in files.most_common(3))}")
+
+
+def describe(results: list[Result]) -> str:
+    """How many results have each outcome."""
+    counts = Counter(result.outcome for result in results)
+    return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
 
 
 if __name__ == "__main__":
