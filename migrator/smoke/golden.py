@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +35,11 @@ class Layer:
 
 
 def compare(
-    reference: Recording, device: Recording, tolerances: Tolerances, variables: Mapping[str, str]
+    reference: Recording, device: Recording, tolerances: Tolerances, environment: Mapping[str, str]
 ) -> list[Layer]:
     """Compare the saved tensors of all modules that ran in both, in the order of the device's run."""
     calls = list(_calls(reference, device))
-    files = tensors.compare([(a, b) for _, _, a, b in calls], {**os.environ, **variables})
+    files = tensors.compare([(a, b) for _, _, a, b in calls], environment)
     return [_layer(rank, event, found, tolerances) for (rank, event, _, _), found in zip(calls, files, strict=True)]
 
 

@@ -52,7 +52,7 @@ class _Module:
     tree: ast.Module | None
 
     @property
-    def is_program(self) -> int | None:
+    def work_line(self) -> int | None:
         """The line at which importing it would start work; None for a module."""
         return next(_work(self.tree), None) if self.tree else None
 
@@ -64,7 +64,7 @@ def check(root: Path, variables: Mapping[str, str], timeout: float | None, echo:
     started_at: dict[str, int] = {}
     work = []
     for module in modules:
-        line = module.is_program if module.name not in used else None
+        line = module.work_line if module.name not in used else None
         if line is not None:
             started_at[module.path] = line
         statements = _imports(module, line)

@@ -51,17 +51,25 @@ class Migration:
         return next((result for result in self.results if result.path == path), None)
 
 
+def target(path: Path, overrides: Mapping[str, Any]) -> Target:
+    """The target of a migration with these `overrides`. Raises ConfigError and TargetError."""
+    return _target(path, config.load(path, overrides, FORMATS), overrides)
+
+
+def _target(path: Path, chosen: config.Config, overrides: Mapping[str, Any]) -> Target:
+    return detect(path, cli=overrides["torch_npu"], config=chosen.torch_npu, soc=chosen.soc)
+
+
 def plan(path: Path, overrides: Mapping[str, Any]) -> Migration:
     """What a migration of a file or folder would do; nothing is written.
 
     `overrides` has values for the fields of Config, as on the command line. Raises what a migration there raises.
     """
     chosen = config.load(path, overrides, FORMATS)
-    target = detect(path, cli=overrides["torch_npu"], config=chosen.torch_npu, soc=chosen.soc)
     found = discover.discover([path], chosen.exclude, chosen.root)
-    job = Job(chosen, found, registry.load(chosen.rules_dir), target)
+    job = Job(chosen, found, registry.load(chosen.rules_dir), _target(path, chosen, overrides))
     job.migrate()
-    return Migration(tuple(job.results), target)
+    return Migration(tuple(job.results), job.target)
 
 
 @cache

@@ -8,11 +8,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from migrator.config import ConfigError
+from migrator.discover import PathError
+from migrator.registry import RegistryError, SelectionError
 from migrator.smoke import document, report, session
 from migrator.smoke.device import Kind
 from migrator.smoke.recording import is_golden
 from migrator.smoke.request import Request, SmokeError, Verdict
 from migrator.smoke.tolerances import Tolerances
+from migrator.target import TargetError
 from migrator.terminal import emit, say
 
 
@@ -23,7 +27,7 @@ def run(path: Path, command: tuple[str, ...], format: str, options: Mapping[str,
     try:
         request = _request(path, command, options)
         found = session.check(request, _progress)
-    except (SmokeError, ValueError) as error:  # ValueError: configuration, target, discovery
+    except (SmokeError, ConfigError, PathError, RegistryError, SelectionError, TargetError) as error:
         say(f"{PROGRAM}: {error}")
         return Verdict.NOT_RUN.exit_code
     emit("stdout", document.render(found) if format == "json" else report.render(found, request.verbose))

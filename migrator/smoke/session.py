@@ -7,17 +7,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from migrator.smoke import compare, failures, golden, imports, launcher, migration, operators, recording, tensors, trees
 from migrator.smoke.device import Device, DeviceError, Kind, choose
-from migrator.smoke.hook.settings import Settings
+from migrator.smoke.hook.settings import VARIABLE, Settings
 from migrator.smoke.launcher import LaunchError
 from migrator.smoke.recording import About, Recording, RecordingError
 from migrator.smoke.request import Comparison, Report, Request, Side, SmokeError
-from migrator.target import detect
 
 _SITE = Path(__file__).parent / "hook" / "site"
 _TO_NPU = {"cuda": "npu", "nccl": "hccl"}
@@ -60,6 +60,11 @@ class _Ran:
     cwd: Path
     variables: Mapping[str, str]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """For a process that sees the same device and is not recorded."""
+        return {name: value for name, value in {**os.environ, **self.variables}.items() if name != VARIABLE}
+
 
 class _Session:
     def __init__(self, request: Request, device: Device, folder: Path, say: Callable[[str], None]) -> None:
@@ -70,7 +75,7 @@ class _Session:
         self._path = request.path.resolve()
         self._tree = self._path if self._path.is_dir() else self._path.parent
         self._root = self._tree
-        self._original = self._tree if request.migrate else request.original and request.original.resolve()
+        self._original = (request.original or self._tree).resolve()
         self._migration: migration.Migration | None = None
         self._copies: list[trees.Copy] = []
         self.report = Report(device, folder=folder if request.keep else None)
@@ -80,23 +85,31 @@ class _Session:
     def prepare(self) -> None:
         """Copy and migrate, where that is asked for."""
         request = self._request
+        if request.compare and not (request.migrate or request.original):
+            raise SmokeError(
+                "--compare needs the original: with --migrate PATH is the original, else name it: --original DIR"
+            )
         if request.migrate:
             self._say("migrating a copy")
             self._migration = self._plan()
-            self.report.target = self._migration.target
+            target = self._migration.target
             self.report.changed = self._migration.changed
             self.report.remaining = sum(result.remaining for result in self._migration.results)
         else:
-            self.report.target = detect(self._tree, cli=request.torch_npu, config=None, soc=request.soc)
+            target = migration.target(self._path, self._overrides())
+        self.report.target = replace(target, soc=target.soc or self._device.name) if self._device.is_npu else target
         if request.migrate or request.compare:
             self._root = self._copy(self._tree, "device")
             if self._migration is not None:
                 self._migration.write_to(self._root)
 
     def _plan(self) -> migration.Migration:
-        request = self._request
+        return migration.plan(self._path, self._overrides())
+
+    def _overrides(self) -> dict[str, Any]:
+        """What the command line says about a migration."""
         names = ("unsafe", "select", "ignore", "torch_npu", "soc")
-        return migration.plan(self._path, {name: getattr(request, name) for name in names})
+        return {name: getattr(self._request, name) for name in names}
 
     def _copy(self, tree: Path, name: str) -> Path:
         copy = trees.copy_tree(tree, self._folder / name)
@@ -138,10 +151,6 @@ class _Session:
 
     def _run_reference(self) -> _Ran:
         request = self._request
-        if self._original is None:
-            raise SmokeError(
-                "--compare needs the original: with --migrate PATH is the original, else name it: --original DIR"
-            )
         root = self._copy(self._original, "reference")
         on_cpu = request.compare == "cpu"
         settings = Settings(
@@ -210,7 +219,9 @@ class _Session:
 
     def _variables(self, root: Path, settings: Settings | None, *, npu: bool) -> dict[str, str]:
         """The environment variables of a run, on top of ours."""
-        variables = self._device.variables(shared_rng=bool(self._request.compare)) if npu else {}
+        golden = self.report.golden
+        shares_rng = bool(self._request.compare) or (golden is not None and golden.device.startswith("CPU"))
+        variables = self._device.variables(shares_rng) if npu else {}
         path = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")).split(os.pathsep)
         emulator, path = (path[:1], path[1:]) if "PYTHONPATH" in variables else ([], path)
         own = [str(_SITE)] if settings else []
@@ -236,19 +247,16 @@ class _Session:
         complete = device.side.run.succeeded and reference.side.run.succeeded
         ranks = compare.compare(reference.recording, device.recording, tolerances, complete=complete)
         final = self._final_parameters(reference.recording, device.recording)
-        artifacts = [(reference.cwd / name, device.cwd / name) for name in self._request.artifacts]
-        missing = [path for pair in artifacts for path in pair if not path.is_file()]
-        if missing and complete:
-            raise SmokeError(f"--artifact: the command did not write {missing[0].relative_to(self._folder)}")
-        pairs = [*final, *(artifacts if not missing else [])]
-        compared = tensors.compare(pairs, {**os.environ, **device.variables}, [device.cwd, self._root])
-        files, rest = compared[: len(final)], compared[len(final) :]
+        names = self._request.artifacts if complete else ()
+        artifacts = [(reference.cwd / name, device.cwd / name) for name in names]
+        folders = [device.cwd, self._root]
+        compared = tensors.compare([*final, *artifacts], device.environment, folders)
         return Comparison(
             reference.side.title,
             tolerances,
             tuple(ranks),
-            tuple(files),
-            tuple(zip(self._request.artifacts, rest, strict=False)),
+            tuple(compared[: len(final)]),
+            tuple(zip(names, compared[len(final) :], strict=True)),
         )
 
     def _compare_golden(self, folder: Path, device: _Ran) -> Comparison:
@@ -257,13 +265,12 @@ class _Session:
         reference = recording.read(folder)
         ranks = compare.compare(reference, device.recording, tolerances, complete=device.side.run.succeeded)
         final = self._final_parameters(reference, device.recording)
-        variables = {**os.environ, **device.variables}
         return Comparison(
             f"the golden set {folder}",
             tolerances,
             tuple(ranks),
-            tuple(tensors.compare(final, variables)),
-            layers=tuple(golden.compare(reference, device.recording, tolerances, variables)),
+            tuple(tensors.compare(final, device.environment)),
+            layers=tuple(golden.compare(reference, device.recording, tolerances, device.environment)),
         )
 
     def _final_parameters(self, reference: Recording, device: Recording) -> list[tuple[Path, Path]]:
@@ -273,7 +280,7 @@ class _Session:
     def _about(self) -> About:
         request, device = self._request, self._device
         return About(
-            f"{device.title} ({device.name})",
+            device.title if device.kind is Kind.CPU else f"{device.title} ({device.name})",
             device.torch,
             device.torch_npu,
             request.seed,

@@ -47,12 +47,12 @@ class Files:
 
 
 def compare(
-    pairs: Sequence[tuple[Path, Path]], variables: Mapping[str, str], folders: Sequence[Path] = ()
+    pairs: Sequence[tuple[Path, Path]], environment: Mapping[str, str], folders: Sequence[Path] = ()
 ) -> list[Files]:
     """Compare pairs of files (reference, device) tensor by tensor.
 
-    variables  the environment of the process that does it
-    folders    where classes that the files hold may be imported from
+    environment  of the process that does it
+    folders      where classes that the files hold may be imported from
     """
     if not pairs:
         return []
@@ -62,7 +62,7 @@ def compare(
         request.flush()
         done = subprocess.run(
             [sys.executable, __file__, request.name],
-            env=dict(variables),
+            env=dict(environment),
             capture_output=True,
             text=True,
             check=False,
@@ -85,6 +85,9 @@ def _main() -> None:
 
 
 def _compare_files(reference: str, device: str) -> dict[str, Any]:
+    for path, side in ((reference, "the reference"), (device, "the run on the device")):
+        if not Path(path).is_file():
+            return {"items": [], "problem": f"{side} did not write it"}
     try:
         expected, actual = dict(_tensors(_load(reference))), dict(_tensors(_load(device)))
     except Exception as error:

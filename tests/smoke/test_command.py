@@ -80,6 +80,11 @@ def test_command_not_found(emulator: None, tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err.startswith("npu-migrate: command not found: no-such-command")
 
 
+def test_unknown_rule(emulator: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert smoke(str(tmp_path), *EMULATED, "--migrate", "--ignore", "NPU9999") == 2
+    assert "NPU9999" in capsys.readouterr().err
+
+
 def test_compare_needs_the_original(emulator: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert smoke(str(tmp_path), *EMULATED, "--compare", "cpu", "--", "python", "-c", "1") == 2
     assert "name it: --original DIR" in capsys.readouterr().err

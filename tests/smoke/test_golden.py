@@ -49,7 +49,7 @@ def golden(smoke: Check, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert report.verdict.exit_code == 0, report
     assert report.device.torch_npu is None
     about = json.loads((folder / "set" / "run.json").read_text())
-    assert about["device"] == "CPU (CPU)"
+    assert about["device"] == "CPU"
     assert about["seed"] == 0
     return folder / "set"
 

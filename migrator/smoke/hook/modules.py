@@ -13,6 +13,7 @@ from .settings import Settings
 from .summaries import name_of, norm, tensors_in, thinned
 from .writer import Writer
 
+_WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 MAX_RECORDS = 20_000
 MAX_ELEMENTS = 1 << 20
 """Of a saved tensor; larger ones are thinned."""
@@ -23,7 +24,8 @@ MAX_BYTES = 256 << 20
 class Modules:
     """Knows every module that ran, and records what it returned.
 
-    Names are those of `named_modules`, behind the class of the outermost module: `Net.layer1.conv`.
+    Names are those of `named_modules`, behind the class of the outermost module: `Net.layer1.conv`. They are the
+    same in a wrapper for several devices, which the code for one kind of device may have and for another not.
     """
 
     def __init__(self, settings: Settings, writer: Writer) -> None:
@@ -79,6 +81,10 @@ class Modules:
         known = self._names.get(id(module))
         if known is not None and known[0]() is module:
             return known[1]
+        if isinstance(module, _WRAPPERS):
+            name = f"{type(module).__name__} of {self._name(module.module)}"
+            self._names[id(module)] = weakref.ref(module), name
+            return name
         root = type(module).__name__
         alike = sum(name.partition("#")[0] == root for _, name in self._roots)
         root += f"#{alike + 1}" if alike else ""
