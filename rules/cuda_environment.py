@@ -14,6 +14,7 @@ import libcst as cst
 
 from migrator import api
 from migrator.rule import INFO, SAFE, UNSAFE, Edit, Example, Fix, Keyword, Match, Name, Report, Role, Rule, Text
+from migrator.sinks import last_name
 from migrator.target import Target
 
 rule = Rule(
@@ -211,7 +212,9 @@ def _value(match: Text) -> cst.CSTNode | None:
         return parent.value
     if isinstance(parent, cst.Arg):
         call = parents[parent]
-        return call.args[1].value if isinstance(call, cst.Call) and len(call.args) > 1 else None
+        if not isinstance(call, cst.Call) or len(call.args) < 2 or last_name(call.func) in {"get", "getenv", "pop"}:
+            return None  # the default of a reader is no setting
+        return call.args[1].value
     return (
         _assigned(match, match.file.tree.enclosing(match.node, cst.Subscript))
         if isinstance(parent, cst.Index)
