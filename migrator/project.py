@@ -98,7 +98,7 @@ class Project:
 
     def class_owners(self, attribute: str) -> list[str]:
         """The classes that own an attribute, by name."""
-        return sorted(name for name in self.owned if self.is_class_owner(name, attribute))
+        return sorted(name for name in self.bases if self.is_class_owner(name, attribute))
 
     def homes(self, name: str) -> frozenset[str]:
         """The modules that define a class with a method of an owned name, by the class's name."""

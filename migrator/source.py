@@ -105,7 +105,9 @@ def decode(raw: bytes) -> Source:
     try:
         encoding, _ = tokenize.detect_encoding(BytesIO(raw).readline)
     except SyntaxError as error:
-        raise SourceError(f"{error.msg}; add or correct the `# -*- coding: … -*-` line") from error
+        if "unknown encoding" in error.msg:
+            raise SourceError(f"{error.msg}; correct the `# -*- coding: … -*-` line") from error
+        encoding = "utf-8"  # not that either: decoding tells which byte is wrong
     bom = raw.startswith(codecs.BOM_UTF8)
     body = raw[len(codecs.BOM_UTF8) :] if bom else raw
     if encoding == "utf-8-sig":
