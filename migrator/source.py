@@ -105,7 +105,7 @@ def decode(raw: bytes) -> Source:
     try:
         encoding, _ = tokenize.detect_encoding(BytesIO(raw).readline)
     except SyntaxError as error:
-        if "unknown encoding" in error.msg:
+        if not error.msg.startswith("invalid or missing"):
             raise SourceError(f"{error.msg}; correct the `# -*- coding: … -*-` line") from error
         encoding = "utf-8"  # not that either: decoding tells which byte is wrong
     bom = raw.startswith(codecs.BOM_UTF8)

@@ -330,7 +330,8 @@ def test_ctrl_c(tree: Path, busy, options: tuple[str, ...]) -> None:
     out, err = run.process.communicate(timeout=20)
     assert run.process.returncode == 130
     assert out == b""
-    assert err.decode().strip() == "npu-migrate: interrupted; files that were not written yet are as they were"
+    # CPython itself may add a line about its threads when the signal meets it on its way out.
+    assert "npu-migrate: interrupted; files that were not written yet are as they were" in err.decode().splitlines()
     assert has_ended(run.worker)
     assert contents(tree) == run.before, "nothing is written before all is known, and no temporary file is left"
 
