@@ -66,7 +66,8 @@ def against(match: Name) -> list[Objection]:
 
 def objections(project: Project, path: str, name: str) -> list[Objection]:
     """What speaks against a fused optimizer that the file at `path` binds to `name`; the surest reasons first."""
-    modules = [(m.path, m.training) for m in project.programs.around(path) if m.training is not None]
+    around = project.programs.around(path)
+    modules = [(m.path, m.training) for m in around if m.training is not None]
     made = {one.name for _, training in modules for one in training.made}
     names, found = _aliases(modules, name)
     for where, training in modules:
@@ -78,6 +79,9 @@ def objections(project: Project, path: str, name: str) -> list[Objection]:
                 found.append(Objection(f"{receiver}.zero_grad() drops the gradients' memory", where, line, sure=True))
         if where == path:
             found += _elsewhere(training, where, name)
+    if not any(m.sets_device for m in around):
+        reason = "parameters may lie on another device than the current one, as no set_device() is seen"
+        found += [Objection(reason, m.path, m.numbered) for m in around if m.numbered]
     if not any(names & training.steps for _, training in modules):
         found.append(Objection("no call of its step() is seen", path, 1))
     return sorted(dict.fromkeys(found), key=lambda objection: not objection.sure)

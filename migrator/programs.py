@@ -19,6 +19,8 @@ from migrator.training import Training, read_training
 
 _DEVICE = re.compile(r"(cuda|npu)(:.*)?", re.DOTALL)
 _DEVICE_NAMES = frozenset({"cuda", "npu"})
+_NUMBERED = re.compile(r"(cuda|npu):(?!0$)")
+_NUMBER_NAME = re.compile(r"rank|gpu", re.IGNORECASE)
 _TEST_PATH = re.compile(r"(^|/)tests?/|(^|/)conftest\.py$")
 _TEST_NAME = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")  # research code also calls its evaluation so
 _TEST_CODE = re.compile(r"^\s*def test(_\w+)?\(|^\s*(import|from) (pytest|unittest)\b", re.MULTILINE)
@@ -32,6 +34,8 @@ class ModuleFacts:
     imports       qualified names of what its import statements name, relative ones made absolute
     device        whether its code names an accelerator
     compile_mode  whether it calls set_compile_mode
+    sets_device   whether it calls set_device
+    numbered      the first line that names a device by another number than 0; 0: none
     training      what it does with optimizers and gradients; None: nothing
     is_test       whether the file is a test, which is part of no program
     """
@@ -40,6 +44,8 @@ class ModuleFacts:
     imports: frozenset[str] = frozenset()
     device: bool = False
     compile_mode: bool = False
+    sets_device: bool = False
+    numbered: int = 0
     training: Training | None = None
     is_test: bool = False
 
@@ -118,7 +124,14 @@ def read_module(path: str, syntax: Syntax) -> ModuleFacts:
     imports = frozenset(_imported(path, syntax))
     device = any(name.startswith(("torch.cuda", "torch_npu")) for name in imports) or _names_device(syntax)
     test = _TEST_PATH.search(path) or (_TEST_NAME.search(path) and _TEST_CODE.search(text))
-    return ModuleFacts(path, imports, device, "set_compile_mode(" in text, read_training(syntax), bool(test))
+    return ModuleFacts(
+        path, imports, device,
+        compile_mode="set_compile_mode(" in text,
+        sets_device="set_device(" in text,
+        numbered=min(_numbered(syntax), default=0) if device else 0,
+        training=read_training(syntax),
+        is_test=bool(test),
+    )  # fmt: skip
 
 
 def _imported(path: str, syntax: Syntax) -> Iterator[str]:
@@ -137,6 +150,22 @@ def _names_device(syntax: Syntax) -> bool:
         return True
     values = [node.value for node in syntax.all(ast.Constant)]
     return any(isinstance(value, str) and _DEVICE.fullmatch(value) for value in values)
+
+
+def _numbered(syntax: Syntax) -> Iterator[int]:
+    """Lines that may put something on another device than the first: `"cuda:1"`, `.cuda(gpu)`, `.to(rank)`."""
+    for constant in syntax.all(ast.Constant):
+        if isinstance(constant.value, str) and _NUMBERED.match(constant.value):
+            yield constant.lineno
+    for call in syntax.all(ast.Call):
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        arg = call.args[0] if call.args else None
+        if arg is None or method not in {"cuda", "npu", "to"}:
+            continue
+        name = arg.attr if isinstance(arg, ast.Attribute) else arg.id if isinstance(arg, ast.Name) else ""
+        number = isinstance(arg, ast.Constant) and type(arg.value) is int and arg.value > 0
+        if number or (method != "to" and not isinstance(arg, ast.Constant)) or _NUMBER_NAME.search(name):
+            yield call.lineno
 
 
 def absolute_module(path: str, node: ast.ImportFrom) -> str:

@@ -54,7 +54,11 @@ _STRANGERS = {
     "__import__": "modules that are imported by name cannot be followed",
 }
 _PARAMETERS = {"parameters", "named_parameters"}
-_WIDE = {"bfloat16": "bfloat16", "float64": "float64", "double": "float64"}
+_OF_MODELS = {*_PARAMETERS, "state_dict", "train", "eval", "modules", "named_modules"}
+_WIDE = {
+    "bfloat16": "bfloat16", "BFloat16Tensor": "bfloat16",
+    "float64": "float64", "double": "float64", "DoubleTensor": "float64",
+}  # fmt: skip
 # Keywords that matter when they are not False: (functions or None for all, reason).
 _KEYWORDS: dict[str, tuple[frozenset[str] | None, str]] = {
     "sparse": (None, "sparse gradients are refused"),
@@ -163,7 +167,8 @@ class _Reader:
                 self._assigned.setdefault(last_name(assign.targets[0]), []).append(assign.value)
         for call in calls:
             self._construction(call)
-        self._models = {last_name(owner) for call in calls if (owner := _receiver(call, _PARAMETERS))}
+        self._models = {_base(owner) for call in calls if (owner := _receiver(call, _OF_MODELS))} - {""}
+        self._stepped: set[tuple[str, ast.AST | None]] = set()
         self._tracked = {one.name for one in self.made if one.name}
         for node in self.nodes:
             if isinstance(node, ast.Call):
@@ -294,8 +299,20 @@ class _Reader:
             self._hazard("torch.compile keeps the old addresses of parameters", call)
         elif function == "backward":
             self._backward(call)
-        elif function in _WIDE or (function in {"cpu", "half", "float", "to"} and last_name(receiver) in self._models):
+        elif function == "step" and not call.args:
+            self._step(call)
+        elif function == "load_state_dict" and isinstance(receiver, ast.Call) and last_name(receiver.func) == "getattr":
+            self._hazard("what getattr() finds is loaded: it may be an optimizer", call)
+        elif function in _WIDE or (function in {"cpu", "half", "float", "to"} and _base(receiver) in self._models):
             self._move(call, function)
+
+    def _step(self, call: ast.Call) -> None:
+        """Steps at several places of a function: their losses may reach different parameters."""
+        name = last_name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        function = next((a for a in self._around(call) if isinstance(a, (ast.FunctionDef, ast.Module))), None)
+        if (name, function) in self._stepped:
+            self._hazard(f"{name}.step() is called at several places of one function", call, name)
+        self._stepped.add((name, function))
 
     def _move(self, call: ast.Call, function: str) -> None:
         """Calls that give the parameters of a model new memory; moving it to where it is does not."""
@@ -382,6 +399,13 @@ def _receiver(node: ast.AST, methods: set[str]) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
         return node.func.value
     return None
+
+
+def _base(node: ast.expr) -> str:
+    """The last name that a chain of calls starts from: `model` of `model.eval().cpu`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    return last_name(node)
 
 
 def _is_false(node: ast.expr) -> bool:

@@ -187,6 +187,12 @@ def test_nothing_speaks_against_a_plain_loop() -> None:
         ("def f():\n    return net, optimizer", "is returned"),
         ("other = torch.optim.SGD(head.parameters(), 0.1)", "the losses of other"),
         ("module = __import__(name)", "by name"),
+        ("torch.save(net.eval().cpu().state_dict(), 'a.pt')", "net.eval().cpu() gives"),
+        ("torch.set_default_tensor_type(torch.DoubleTensor)", "float64"),
+        ("for name in names:\n    getattr(self, name).load_state_dict(state[name])", "may be an optimizer"),
+        ("optimizer.step()", "several places"),
+        ("net.cuda(args.gpu)", "another device"),
+        ("device = torch.device(f'cuda:{rank}')", "another device"),
     ],
 )
 def test_a_line_speaks_against_it(line: str, reason: str) -> None:
@@ -208,6 +214,9 @@ def test_a_line_speaks_against_it(line: str, reason: str) -> None:
         "config.optimizer = 'adam'\nsetup(config.optimizer)",
         "e = torch.nn.Embedding(9, 9, sparse=False)",
         "from .apex import thing",
+        "device = torch.device('cuda:0')",
+        "torch.cuda.set_device(rank)\nnet.cuda(rank)",
+        "x.cpu().numpy()",
     ],
 )
 def test_a_line_does_not_matter(line: str) -> None:
