@@ -53,6 +53,6 @@ def test_failure_is_explained_by_what_the_migrator_said(smoke: Check) -> None:
     report = smoke(TREE, "python", *COMMAND, migrate=True)
     assert report.verdict.exit_code == 1
     [failure] = report.run.failures
-    assert (failure.path, failure.line, failure.original) == ("engine.py", 48, 47)
-    assert failure.code == "images = images.contiguous(memory_format=torch.channels_last)"
+    assert (failure.path, failure.line, failure.original) == ("main.py", 132, 131)
+    assert failure.code == "model.to(device, memory_format=torch.channels_last)"
     assert [finding.rule for finding in failure.said] == ["NPU704"]
