@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from migrator import api
-from migrator.names import Names
+from migrator.names import Binding, Names, Reference
 from migrator.project import Project
 from migrator.source import Source
 from migrator.tree import Tree
@@ -19,7 +19,12 @@ T = TypeVar("T")
 
 
 class FileContext:
-    """One parsed file with its names, and the repository and target around it."""
+    """One parsed file with its names, and the repository and target around it.
+
+    acts    whether the active rules will change a use, or an import statement: nothing keeps it as it is
+    """
+
+    acts: Callable[[Reference | Binding], bool] = staticmethod(lambda _: True)
 
     def __init__(self, source: Source, path: str, target: Target, project: Project) -> None:
         self.source, self.path, self.target, self.project = source, path, target, project

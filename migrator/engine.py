@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import libcst as cst
 
@@ -19,7 +19,7 @@ from migrator.context import FileContext
 from migrator.edits import Edit, OffsetMap, apply, select_non_overlapping
 from migrator.guards import ported_branch
 from migrator.match import Call, FileMatch, Import, Keyword, Match, Method, Name, Text
-from migrator.names import Reference
+from migrator.names import Binding, Reference
 from migrator.project import Project
 from migrator.records import Applicability, Diagnostic, FileResult, Severity, Status
 from migrator.rule import Fix, Handler, Report, Rule
@@ -143,6 +143,7 @@ class _Migration:
     def _round(self) -> tuple[list[Diagnostic], bool]:
         """One pass: what is left for a person, and whether a fix had to wait."""
         file = FileContext(self.source, self.path, self.settings.target, self.project)
+        file.acts = partial(self._acts, file)
         findings = list(self._wanted(file, self._collect(file)))
         applied = [f for f in findings if f.applies(self.settings.unsafe)]
         taken, flags = select_non_overlapping([f.edits for f in applied])
@@ -187,6 +188,23 @@ class _Migration:
                 self.used.add((finding.rule.id, finding.rule.name, line))
                 continue
             yield finding
+
+    def _acts(self, file: FileContext, place: Reference | Binding) -> bool:
+        """Whether a use, or the statement that binds a name, will be changed: see FileContext.acts."""
+        if isinstance(place, Reference):
+            found = self._name(file, place, self.registry.table.get("name", {}), set())
+            return any(finding.applies(self.settings.unsafe) for finding in self._wanted(file, found))
+        if not place.is_import and not isinstance(place.node, cst.ImportStar):
+            return all(self._acts(file, r) for r in file.names.references if r.node is place.value)
+        statement = file.tree.parents[place.node]
+        name = file.names.imported_name(place)
+        line, _ = self.original.position(self.offsets.back(file.tree.span(statement)[0]))
+        return not ported_branch(file, statement) and any(
+            rule.id in self.settings.enabled and not self.suppressions.covers(rule.id, rule.name, line)
+            for module, pairs in self.registry.table.get("import", {}).items()
+            if name == module or name.startswith(module + ".")
+            for rule, _ in pairs
+        )
 
     def _diagnostic(self, file: FileContext, finding: Finding, fixed: bool) -> Diagnostic:
         start, end = file.tree.span(finding.node)

@@ -36,6 +36,7 @@ _HELPER_WORDS = frozenset(
 )  # fmt: skip
 _LOADS = re.compile(r"(load\w*|import_module|get_plugin)$")
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break)
+_NEGATIONS = (cst.NotEqual, cst.NotIn, cst.IsNot)
 
 
 def cuda_only_reason(file: FileContext, node: cst.CSTNode) -> str | None:
@@ -93,8 +94,8 @@ def ported_branch(file: FileContext, node: cst.CSTNode) -> bool:
     """Whether the code stands beside code for the NPU: another branch, operand or list element names it."""
     child = node
     for parent in file.tree.ancestors(node):
-        if isinstance(parent, cst.If) and child is not parent.orelse:
-            if _chain_names_npu(file, parent):
+        if isinstance(parent, cst.If):
+            if _chain_names_npu(file, parent, child):
                 return True
         elif isinstance(parent, (cst.FunctionDef, cst.ClassDef)):
             return False
@@ -114,16 +115,25 @@ def _beside(child: cst.CSTNode, parent: cst.CSTNode) -> list[cst.CSTNode]:
     return []
 
 
-def _chain_names_npu(file: FileContext, branch: cst.If) -> bool:
+def _chain_names_npu(file: FileContext, branch: cst.If, child: cst.CSTNode) -> bool:
+    """Whether another branch of `if … elif … else …` is for the NPU, as seen from a test, a body or the else."""
     top = branch
     while isinstance(parent := file.tree.parents.get(top), cst.If) and parent.orelse is top:
         top = parent
     link: cst.If | cst.Else | None = top
     while isinstance(link, cst.If):
-        if link is not branch and _NPU.search(file.tree.text(link.test)):
+        # The branch's own test speaks of the branch itself, unless it says which device it is not.
+        other = link is not branch or isinstance(child, cst.Else) or (child is link.body and _says_not(link.test))
+        if other and _NPU.search(file.tree.text(link.test)):
             return True
         link = link.orelse
     return False
+
+
+def _says_not(test: cst.CSTNode) -> bool:
+    if isinstance(test, cst.UnaryOperation):
+        return isinstance(test.operator, cst.Not)
+    return isinstance(test, cst.Comparison) and any(isinstance(target.operator, _NEGATIONS) for target in test.comparisons)
 
 
 def _test_of(file: FileContext, node: cst.CSTNode) -> tuple[cst.CSTNode | None, cst.CSTNode]:
@@ -179,11 +189,7 @@ def _negated(file: FileContext, node: cst.CSTNode, stop: cst.CSTNode) -> bool:
     for parent in (node, *file.tree.ancestors(node)):
         if parent is stop:
             break
-        if (isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not)) or (
-            isinstance(parent, cst.Comparison)
-            and any(isinstance(target.operator, (cst.NotEqual, cst.NotIn, cst.IsNot)) for target in parent.comparisons)
-        ):
-            negations += 1
+        negations += _says_not(parent)
     return negations % 2 == 1
 
 

@@ -1,8 +1,9 @@
 """Imports that move to torch_npu, and how a migrated name is then spelled.
 
 An import statement and the uses of what it binds change together or not at all: `from torch import cuda`
-becomes `from torch_npu import npu` only if each `cuda.x` in the file has an NPU counterpart.  Otherwise the
-import stays, and the uses that can change spell their new name in full.
+becomes `from torch_npu import npu` only if each `cuda.x` in the file is changed to an NPU counterpart: it has
+one, no comment keeps it, and it guards nothing.  Otherwise the import stays, and the uses that can change spell
+their new name in full.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import libcst as cst
 
 from migrator.edits import Edit
 from migrator.names import Binding, Reference, dotted
+from migrator.texts import names_in_text
 
 if TYPE_CHECKING:
     from migrator.context import FileContext
@@ -92,7 +94,7 @@ def _known(file: FileContext) -> dict[Binding, Move | None]:
 
 
 def _move(file: FileContext, binding: Binding) -> Move | None:
-    qualified = bound_to(file, binding)
+    qualified = file.names.meaning(binding)
     if qualified is None or qualified == "torch" or not qualified.startswith("torch."):
         return None
     if binding.qualified is not None and not binding.qualified.startswith("torch"):
@@ -102,11 +104,13 @@ def _move(file: FileContext, binding: Binding) -> Move | None:
     new = destination(qualified, file.target) or _module_counterpart(file, qualified)
     if new is None or (binding.is_import and new.startswith(MSTX)):
         return None
+    if not file.acts(binding):
+        return None
     for use in file.names.uses(binding):
         found = destination(use.qualified, file.target)
-        if found is None or not _below(found, new):
+        if found is None or not _below(found, new) or not file.acts(use):
             return None
-    return Move(new, _local_name(file, binding, qualified, new))
+    return Move(new, _local_name(file, binding, new))
 
 
 def _module_counterpart(file: FileContext, qualified: str) -> str | None:
@@ -118,19 +122,20 @@ def _module_counterpart(file: FileContext, qualified: str) -> str | None:
     return row.npu if any(file.names.uses(b) for b in names) else None
 
 
-def bound_to(file: FileContext, binding: Binding) -> str | None:
-    """The qualified name that an import or an alias assignment binds."""
-    if binding.qualified is not None:
-        return file.names.canonical(binding.qualified)
-    return file.names.resolve(binding.value) if binding.value is not None else None
-
-
-def _local_name(file: FileContext, binding: Binding, old: str, new: str) -> str:
-    old_last, new_last = old.rpartition(".")[2], new.rpartition(".")[2]
-    kept = binding.name != old_last or old_last == new_last or not binding.is_import
-    if kept or file.names.is_bound(new_last) or file.project.is_imported_elsewhere(file.path, binding.name):
-        return binding.name
-    return new_last
+def _local_name(file: FileContext, binding: Binding, new: str) -> str:
+    """The new name, where nothing but plain uses in this file can know the old one."""
+    name, new_last = binding.name, new.rpartition(".")[2]
+    kept = (
+        not isinstance(binding.node, cst.ImportAlias)
+        or binding.node.asname is not None
+        or isinstance(binding.scope.node, cst.ClassDef)
+        or len(binding.scope.bindings[name]) > 1
+        or any(name in scope.outer for scope in file.names.scopes())
+        or name in file.memo(names_in_text)
+        or file.project.is_imported_elsewhere(file.path, name)
+        or file.names.is_bound(new_last)
+    )
+    return name if kept else new_last
 
 
 def respell(file: FileContext, reference: Reference, node: cst.BaseExpression, qualified: str) -> list[Edit]:
@@ -166,7 +171,7 @@ def _spelling(file: FileContext, reference: Reference, qualified: str) -> str:
             return qualified.rpartition(".")[2] if move is not None else importable(qualified)
         if move is not None and _below(qualified, move.qualified):
             return move.local + qualified[len(move.qualified) :]
-        base = bound_to(file, binding)
+        base = file.names.meaning(binding)
         if move is None and base is not None and _below(qualified, base) and base != CUDA:
             return reference.root.value + qualified[len(base) :]
     return importable(qualified)

@@ -27,8 +27,6 @@ ScopeNode = (
     cst.DictComp,
 )
 _COMPREHENSIONS = (cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
-_FALLBACKS = frozenset({"None", "False", "True"})
-MAX_ALIASES = 8  # a = b; b = c; … longer chains than this are loops
 
 
 @dataclass(eq=False)
@@ -54,19 +52,30 @@ class Binding:
 
 @dataclass(eq=False)
 class Scope:
-    """A module, class, function, lambda or comprehension, with what it binds."""
+    """A module, class, function, lambda or comprehension, with what it binds.
+
+    outer   names that a `global` or `nonlocal` statement gives to a scope further out
+    """
 
     node: cst.CSTNode
     parent: Scope | None
     bindings: defaultdict[str, list[Binding]] = field(default_factory=lambda: defaultdict(list))
-    global_names: set[str] = field(default_factory=set)
+    outer: dict[str, Scope] = field(default_factory=dict)
+
+    def owner(self, name: str) -> Scope:
+        """The scope that an assignment to `name` in this one binds it in."""
+        scope = self
+        while name in scope.outer:
+            scope = scope.outer[name]
+        return scope
 
     def lookup(self, name: str) -> list[Binding]:
         """The bindings that a use of `name` in this scope can see (Python's rules: class bodies are skipped)."""
-        scope: Scope | None = self
+        start: Scope = self.owner(name)
+        scope: Scope | None = start
         while scope is not None:
-            visible = scope is self or not isinstance(scope.node, cst.ClassDef)
-            if visible and name in scope.bindings and name not in scope.global_names:
+            visible = scope is start or not isinstance(scope.node, cst.ClassDef)
+            if visible and name in scope.bindings:
                 return scope.bindings[name]
             scope = scope.parent
         return []
@@ -169,6 +178,7 @@ class Names:
         return scope
 
     def _bind(self, name: str, node: cst.CSTNode, scope: Scope, **facts: object) -> None:
+        scope = scope.owner(name)
         scope.bindings[name].append(Binding(name, node, scope, **facts))  # type: ignore[arg-type]
 
     def _bind_target(self, target: cst.CSTNode, node: cst.CSTNode, value: cst.BaseExpression | None) -> None:
@@ -184,6 +194,16 @@ class Names:
 
     def _bind_all(self) -> None:
         every = self.tree.all
+        for declared in every(cst.Global):
+            if (scope := self.scope_at(declared)) is not self.module_scope:
+                scope.outer.update((item.name.value, self.module_scope) for item in declared.names)
+        for freed in every(cst.Nonlocal):
+            scope = self.scope_at(freed)
+            around = scope.parent
+            while around is not None and isinstance(around.node, cst.ClassDef):
+                around = around.parent
+            if around is not None:
+                scope.outer.update((item.name.value, around) for item in freed.names)
         for statement in every(cst.Import):
             for alias in statement.names:
                 full = dotted(alias.name) or ""
@@ -217,9 +237,6 @@ class Names:
             self._bind(function.name.value, function, self.scope_at(function))
         for cls in every(cst.ClassDef):
             self._bind(cls.name.value, cls, self.scope_at(cls))
-        outers: list[cst.Global | cst.Nonlocal] = [*every(cst.Global), *every(cst.Nonlocal)]
-        for outer in outers:
-            self.scope_at(outer).global_names |= {item.name.value for item in outer.names}
         captures: list[cst.MatchAs | cst.MatchStar] = [*every(cst.MatchAs), *every(cst.MatchStar)]
         for capture in captures:
             if capture.name is not None:
@@ -277,39 +294,50 @@ class Names:
             return "torch.cuda"
         return texts[0] if function == "importlib.import_module" and not texts[0].startswith(".") else None
 
-    def _resolve_name(self, name: cst.Name, depth: int = 0) -> tuple[str, Binding] | None:
+    def _resolve_name(self, name: cst.Name) -> tuple[str, Binding] | None:
         if name in self._resolved:
             return self._resolved[name]
         self._resolved[name] = None  # a = a.b must not recurse for ever
         bindings = self.scope_at(name).lookup(name.value)
-        found = self._agreed(bindings, depth) if bindings else self._from_star(name)
+        found = self._agreed(bindings) if bindings else self._from_star(name)
         self._resolved[name] = found
         return found
 
-    def _agreed(self, bindings: list[Binding], depth: int) -> tuple[str, Binding] | None:
+    def _agreed(self, bindings: list[Binding]) -> tuple[str, Binding] | None:
         """The one thing that all bindings mean; a fallback for a missing package (None, a stub) does not count."""
         found: dict[str, Binding] = {}
         for binding in bindings:
-            qualified = binding.qualified
-            if qualified is None and binding.value is not None and depth < MAX_ALIASES:
-                if isinstance(binding.value, cst.Name) and binding.value.value in _FALLBACKS:
-                    continue
-                qualified = self._alias_of(binding.value)
-            if qualified is not None:
-                found.setdefault(self.canonical(qualified), binding)
-            elif not self._is_fallback(binding):
+            if self._is_fallback(binding, bindings):
+                continue
+            qualified = self.meaning(binding)
+            if qualified is None:
                 return None
+            found.setdefault(qualified, binding)
         return next(iter(found.items())) if len(found) == 1 else None
+
+    def meaning(self, binding: Binding) -> str | None:
+        """The qualified name that an import or an alias assignment binds."""
+        if binding.qualified is not None:
+            return self.canonical(binding.qualified)
+        return self._alias_of(binding.value) if binding.value is not None else None
 
     def _alias_of(self, value: cst.BaseExpression) -> str | None:
         if isinstance(value, (cst.Name, cst.Attribute)) and dotted(value):
             return self.resolve(value)
         return self._resolve_lookup(value) if isinstance(value, cst.Call) else None
 
-    def _is_fallback(self, binding: Binding) -> bool:
-        return isinstance(binding.node, (cst.FunctionDef, cst.ClassDef)) and bool(
-            self.tree.enclosing(binding.node, cst.Try, cst.ExceptHandler, cst.If, cst.Else)
-        )
+    def _is_fallback(self, binding: Binding, bindings: list[Binding]) -> bool:
+        """Whether a binding only stands in where another one fails: a stub, None, what an except clause imports."""
+        if isinstance(binding.node, (cst.FunctionDef, cst.ClassDef)):
+            return bool(self.tree.enclosing(binding.node, cst.Try, cst.ExceptHandler, cst.If, cst.Else))
+        if isinstance(binding.value, cst.Name) and binding.value.value == "None":
+            return True
+        handler = self.tree.enclosing(binding.node, cst.ExceptHandler)
+        if handler is None or not (binding.is_import or _is_constant(binding.value)):
+            return False
+        whole = self.tree.parents[handler]
+        assert isinstance(whole, (cst.Try, cst.TryStar))
+        return any(whole.body in self.tree.ancestors(other.node) for other in bindings)
 
     def _from_star(self, name: cst.Name) -> tuple[str, Binding] | None:
         for module, binding in self.stars:
@@ -351,7 +379,10 @@ class Names:
         found = self._resolve_name(name)
         if found is None:
             return None
-        qualified, binding = found
+        return self._extended(name, *found)
+
+    def _extended(self, name: cst.Name, qualified: str, binding: Binding) -> Reference:
+        """The reference that starts at a name of this meaning."""
         node: cst.BaseExpression = name
         parts: list[str] = []
         while isinstance(parent := self.tree.parents.get(node), cst.Attribute) and parent.value is node:
@@ -365,22 +396,29 @@ class Names:
         parent = self.tree.parents.get(name)
         if isinstance(parent, cst.Attribute):
             return parent.value is name
-        if isinstance(parent, (cst.Param, cst.FunctionDef, cst.ClassDef)):
+        if isinstance(parent, (cst.Param, cst.FunctionDef, cst.ClassDef, cst.MatchAs, cst.MatchStar)):
             return parent.name is not name
         if isinstance(parent, cst.Arg):
             return parent.value is name
+        if isinstance(parent, (cst.NamedExpr, cst.AnnAssign, cst.For, cst.CompFor)):
+            return parent.target is not name
         return not isinstance(parent, (cst.AsName, cst.NameItem, cst.AssignTarget, cst.MatchKeywordElement))
 
     def uses(self, binding: Binding) -> list[Reference]:
-        """The references whose root this binding gives its meaning."""
+        """The places that this binding gives their meaning, alone or beside others, each with that meaning."""
         return self._uses.get(binding, [])
 
     @cached_property
     def _uses(self) -> dict[Binding, list[Reference]]:
         found: dict[Binding, list[Reference]] = defaultdict(list)
-        for reference in self.references:
-            for binding in self.bindings_of(reference.root) or ([reference.binding] if reference.binding else []):
-                found[binding].append(reference)
+        for name in self.tree.all(cst.Name):
+            if name.value in self._interesting and self.is_use(name):
+                for binding in self.bindings_of(name):
+                    if (qualified := self.meaning(binding)) is not None:
+                        found[binding].append(self._extended(name, qualified, binding))
+        for reference in self.references if self.stars else ():
+            if reference.binding is not None and isinstance(reference.binding.node, cst.ImportStar):
+                found[reference.binding].append(reference)
         return found
 
     def bindings_in(self, statement: cst.Import | cst.ImportFrom, module: str) -> list[Binding]:
@@ -422,6 +460,10 @@ class Names:
     def scopes(self) -> Iterator[Scope]:
         """Every scope that binds something."""
         return iter(self._scopes.values())
+
+
+def _is_constant(value: cst.CSTNode | None) -> bool:
+    return isinstance(value, cst.Name) and value.value in ("None", "True", "False")
 
 
 def _root(value: cst.CSTNode) -> str | None:

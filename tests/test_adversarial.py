@@ -1,0 +1,116 @@
+"""Code that looks harmless and breaks a careless rewrite: names bound twice, kept imports, odd layouts."""
+
+from __future__ import annotations
+
+import pytest
+
+NAMES = {
+    "an import whose name other code also binds keeps it": (
+        "from torch import cuda\ncuda.synchronize()\ncuda = cuda.is_available()\n",
+        "from torch_npu import npu as cuda\ncuda.synchronize()\ncuda = cuda.is_available()\n",
+    ),
+    "a flag that takes the module's name is no module": (
+        "from torch import cuda\ncuda = cuda.is_available() and True\nif cuda:\n    x = x.cuda()\n",
+        "from torch_npu import npu as cuda\ncuda = cuda.is_available() and True\nif cuda:\n    x = x.npu()\n",
+    ),
+    "an alias that spells the module's name is not renamed": (
+        "import torch.cuda as cuda\n\n\ndef f():\n    cuda = 1\n    return cuda\n\n\ncuda.synchronize()\n",
+        "import torch_npu.npu as cuda\n\n\ndef f():\n    cuda = 1\n    return cuda\n\n\ncuda.synchronize()\n",
+    ),
+    "what an except clause imports only stands in": (
+        "try:\n    from torch.cuda import amp\nexcept ImportError:\n    from other import amp\n"
+        "s = amp.GradScaler(1.0, 2.0, 0.5, 100, on)\n",
+        "try:\n    from torch_npu.npu import amp\nexcept ImportError:\n    from other import amp\n"
+        "s = amp.GradScaler(1.0, 2.0, 0.5, 100, enabled=on)\n",
+    ),
+    "torch.amp with torch.cuda.amp to fall back on": (
+        "try:\n    from torch.amp import autocast, GradScaler\nexcept ImportError:\n"
+        "    from torch.cuda.amp import autocast, GradScaler\nwith autocast('cuda'):\n    s = GradScaler()\n",
+        "try:\n    from torch.amp import autocast, GradScaler\nexcept ImportError:\n"
+        "    from torch_npu.npu.amp import autocast, GradScaler\nimport torch_npu\n"
+        "with autocast('npu'):\n    s = GradScaler('npu')\n",
+    ),
+    "one name from either of two packages": (
+        "try:\n    from torch import cuda\nexcept ImportError:\n    from other import cuda\n"
+        "cuda.synchronize()\n",
+        "try:\n    from torch_npu import npu as cuda\nexcept ImportError:\n"
+        "    from other import cuda\ncuda.synchronize()\n",
+    ),
+    "a global name that a function imports": (
+        "def f():\n    global cuda\n    from torch import cuda\n\n\ndef g():\n    cuda.synchronize()\n",
+        "def f():\n    global cuda\n    from torch_npu import npu as cuda\n\n\ndef g():\n"
+        "    cuda.synchronize()\n",
+    ),
+    "a global statement at module level": (
+        "global cuda\nfrom torch import cuda\ncuda.synchronize()\n",
+        "global cuda\nfrom torch_npu import npu\nnpu.synchronize()\n",
+    ),
+    "a nonlocal name": (
+        "import torch\n\n\ndef f():\n    c = None\n\n    def g():\n        nonlocal c\n"
+        "        c = torch.cuda\n\n    c.CUDAGraph()\n",
+        "import torch\nimport torch_npu\n\n\ndef f():\n    c = None\n\n    def g():\n"
+        "        nonlocal c\n        c = torch.npu\n\n    c.NPUGraph()\n",
+    ),
+    "a name in __all__": (
+        "from torch import cuda\n\n__all__ = ['f']\n"
+        "__all__ += ['cuda']  # npu-migrate: ignore[NPU101] a name\n",
+        "from torch_npu import npu as cuda\n\n__all__ = ['f']\n"
+        "__all__ += ['cuda']  # npu-migrate: ignore[NPU101] a name\n",
+    ),
+    "an attribute of a class": (
+        "class A:\n    from torch import cuda\n\n    def f(self):\n        self.cuda.synchronize()\n",
+        "class A:\n    from torch_npu import npu as cuda\n\n    def f(self):\n"
+        "        self.cuda.synchronize()\n",
+    ),
+    "a deleted name": (
+        "from torch import cuda\ncuda.synchronize()\ndel cuda\n",
+        "from torch_npu import npu\nnpu.synchronize()\ndel npu\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), NAMES.values(), ids=NAMES)
+def test_names(migrated, before, after):
+    outcome = migrated(before, select=("core",))
+    assert outcome.text == after
+    assert migrated(after, select=("core",)).result.after is None
+
+
+KEPT = {
+    "an import that a comment keeps": (
+        "from torch import cuda  # npu-migrate: ignore[cuda-import] kept\ncuda.synchronize()\n",
+        "torch_npu.npu.synchronize()",
+    ),
+    "a use that a comment keeps": (
+        "from torch import cuda\ncuda.synchronize()\n"
+        "cuda.empty_cache()  # npu-migrate: ignore[cuda-api] kept\n",
+        "torch_npu.npu.synchronize()\ncuda.empty_cache()",
+    ),
+    "a use beside code for the NPU": (
+        "from torch import cuda\nif device == 'npu':\n    f()\nelse:\n    cuda.empty_cache()\n",
+        "    cuda.empty_cache()",
+    ),
+    "a guard of CUDA-only code": (
+        "import triton\nfrom torch import cuda\nif cuda.is_available():\n    triton.cdiv(1, 2)\n"
+        "cuda.synchronize()\n",
+        "if cuda.is_available():\n    triton.cdiv(1, 2)\ntorch_npu.npu.synchronize()\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "expected"), KEPT.values(), ids=KEPT)
+def test_an_import_stays_with_a_use_that_stays(migrated, code, expected):
+    outcome = migrated(code, select=("core",))
+    assert "from torch import cuda" in outcome.text
+    assert expected in outcome.text
+
+
+def test_rules_that_run_alone_leave_working_code(migrated):
+    code = "from torch import cuda\nfrom torch.cuda import amp\ncuda.CUDAGraph()\n"
+    code += "s = amp.GradScaler(1.0, 2.0, 0.5, 9, on)\n"
+    api = migrated(code, select=("cuda-api", "import-torch-npu"))
+    assert "from torch import cuda\n" in api.text and "torch_npu.npu.NPUGraph()" in api.text
+    scaler = migrated(code, select=("grad-scaler", "import-torch-npu"))
+    assert "torch_npu.npu.amp.GradScaler(1.0, 2.0, 0.5, 9, enabled=on)" in scaler.text
+    imports = migrated(code, select=("cuda-import",))
+    assert imports.text == code and imports.left_on(1) and imports.left_on(2)
