@@ -40,6 +40,7 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        args = _with_tensors(func, args)
         result = func(*args, **(kwargs or {}))
         if not self.paused and len(self._seen) < MAX_KINDS:
             self._note(func, args, (kwargs or {}).get("dtype"), result)
@@ -74,6 +75,30 @@ def _without_modes(trace: Callable[..., Any]) -> Callable[..., Any]:
             return trace(*args, **kwargs)
 
     return run
+
+
+def _with_tensors(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with tensors for numbers that the operator does not take.
+
+    PyTorch hands a tensor that came from a number (the constants of TorchScript are such) over as that number.
+    """
+    places = [place for place in _tensor_places(func) if place < len(args) and isinstance(args[place], (int, float))]
+    if not places:
+        return args
+    wanted = list(args)
+    for place in places:
+        dtype = torch.float64 if isinstance(args[place], float) else None
+        wanted[place] = torch.tensor(args[place], dtype=dtype, device="cpu")
+    return tuple(wanted)
+
+
+@functools.cache
+def _tensor_places(func: Any) -> tuple[int, ...]:
+    """Where an operator wants tensors and takes no numbers."""
+    schema = getattr(func, "_schema", None)  # higher-order operators have none
+    if schema is None or torch._C._should_allow_numbers_as_tensors(schema.name.partition("::")[2]):
+        return ()
+    return tuple(place for place, argument in enumerate(schema.arguments) if argument.type.kind() == "TensorType")
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:
