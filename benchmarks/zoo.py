@@ -45,6 +45,7 @@ class Recipe:
     setup: str = ""
     cwd: str = "."
     env: dict[str, str] = field(default_factory=dict)
+    unsafe: bool = False
     ranks: int = 1
     max_steps: int = 0
     artifacts: list[str] = field(default_factory=list)
@@ -138,6 +139,7 @@ def smoke(recipe: Recipe, tree: Path, reference: str, keep: bool) -> Any:
     options += [word for name in recipe.artifacts for word in ("--artifact", name)]
     for name, value in (("--rtol", recipe.rtol), ("--atol", recipe.atol)):
         options += [name, str(value)] if value is not None else []
+    options += ["--unsafe"] if recipe.unsafe else []
     options += ["--keep"] if keep else []
     command = ["python", *recipe.command.split()]
     return tool(["smoke", str(tree), *options, "--", *command], environment(recipe, tree))
@@ -165,7 +167,8 @@ def run(recipe: Recipe, repos: Path, work: Path, *, transfer: bool, keep: bool) 
     tree.parent.mkdir(parents=True, exist_ok=True)
     try:
         prepare(recipe, repository(recipe, repos), tree)
-        summary = tool([str(tree), "--dry-run", "--format", "json"], environment(recipe, tree))["summary"]
+        options = ["--dry-run", "--format", "json", *(["--unsafe"] if recipe.unsafe else [])]
+        summary = tool([str(tree), *options], environment(recipe, tree))["summary"]
         report = smoke(recipe, tree, "cpu", keep)
         if keep:
             (tree.parent / "smoke.json").write_text(json.dumps(report, indent=2), encoding="utf-8")
