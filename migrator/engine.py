@@ -17,9 +17,9 @@ import libcst as cst
 from migrator import faults, gate, registry
 from migrator.context import FileContext
 from migrator.edits import Edit, OffsetMap, apply, select_non_overlapping
-from migrator.guards import ported_branch
 from migrator.match import Call, FileMatch, Import, Keyword, Match, Method, Name, Text
 from migrator.names import Binding, Reference
+from migrator.ported import ported_branch
 from migrator.project import Project
 from migrator.records import Applicability, Diagnostic, FileResult, Severity, Status
 from migrator.rule import Fix, Handler, Report, Rule
@@ -152,7 +152,11 @@ class _Migration:
         self.settled += [self._diagnostic(file, f, fixed=True) for f in made]
         done = {id(f) for f in made}
         waiting = {id(f) for f, flag in zip(applied, flags, strict=True) if not flag}
-        left = [self._diagnostic(file, f, fixed=False) for f in findings if id(f) not in done]
+        left = [
+            self._diagnostic(file, f, fixed=False)
+            for f in findings
+            if id(f) not in done and not _is_deleted(file, f, taken)
+        ]
         if taken:
             self.source = replace(self.source, text=apply(self.source.text, taken))
             self.offsets = self.offsets.then(taken)
@@ -251,8 +255,9 @@ class _Migration:
 
     def _whole_file(self, file: FileContext, kind: str) -> Iterator[Finding]:
         once = {id(pair[1]): pair for pairs in self.registry.table.get(kind, {}).values() for pair in pairs}
+        text = file.source.text
         for rule, handler in once.values():
-            if rule.id in self.settings.enabled:
+            if rule.id in self.settings.enabled and any(word in text for word in handler.words):
                 yield from self._ask([(rule, handler)], FileMatch(file, file.tree.module))
 
     def _ask(self, pairs: Sequence[tuple[Rule, Handler]], match: Match) -> Iterator[Finding]:
@@ -344,6 +349,14 @@ class _Migration:
         for pairs in self.registry.table.get("change", {}).values() if not self.settings.remove else ():
             for pair in pairs:
                 yield from self._ask([pair], FileMatch(file, file.tree.module, nodes))
+
+
+def _is_deleted(file: FileContext, finding: Finding, edits: Sequence[Edit]) -> bool:
+    """Whether edits delete the code that a report speaks of."""
+    start, end = file.tree.span(finding.node)
+    return isinstance(finding.outcome, Report) and any(
+        edit.start <= start and end <= edit.end and not edit.text.strip() for edit in edits
+    )
 
 
 def _kept_for_ported(fix: Fix) -> Report:

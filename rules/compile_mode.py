@@ -117,6 +117,8 @@ def _wanted(match: FileMatch, own: ModuleFacts, modules: list[ModuleFacts]) -> b
         return False
     if not own.uses_torch and OTHER & {name.partition(".")[0] for name in own.imports}:
         return False
+    if "torch_npu" not in match.file.source.text:
+        return True
     imports = [*match.file.tree.all(cst.Import), *match.file.tree.all(cst.ImportFrom)]
     return not any("torch_npu" in match.file.tree.text(s) and falls_back(match.file, s) for s in imports)
 

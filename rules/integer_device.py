@@ -8,6 +8,7 @@ name that sounds like one is reported.  `.cuda(0)` is another matter: see cuda-m
 
 import libcst as cst
 
+from migrator.names import dotted
 from migrator.rule import INFO, SAFE, Edit, Example, Fix, Keyword, Match, Method, Report, Rule
 from migrator.statements import is_integer
 
@@ -52,15 +53,19 @@ def in_argument(match: Keyword) -> Fix | Report | None:
 
 
 def _answer(match: Match, value: cst.BaseExpression) -> Fix | Report | None:
-    text = match.file.tree.text(value)
     npu, target = match.file.target.device, match.file.target
     if is_integer(match.file, value):
         if target.at_least("2.5.1"):
             if isinstance(value, cst.Call):
                 return None
+            text = match.file.tree.text(value)
             message = f"device {text} is an integer: the current accelerator, which is the NPU from torch_npu 2.5.1 on"
-            return Report(message, f'Nothing to do; f"{npu}:{{…}}" says it more plainly and also works before.', INFO, value)
+            return Report(
+                message, f'Nothing to do; f"{npu}:{{…}}" says it more plainly and also works before.', INFO, value
+            )
+        text = match.file.tree.text(value)
         return Fix([_device_text(match, value, text, npu)], f"device {text} → {npu}", node=value)
+    text = dotted(value) or ""
     if not target.at_least("2.5.1") and text in SOUNDS:
         return Report(
             f"device {text} may be an integer, which means CUDA before torch_npu 2.5.1",
