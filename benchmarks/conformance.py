@@ -10,17 +10,21 @@ packages that are not installed (expecttest, torchvision, einops).
 from __future__ import annotations
 
 import argparse
+import importlib
+import itertools
 import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,7 @@ OUTCOMES = ("passed", "failed", "skipped", "unfinished")
 OUTSIDE = "outside of the emulator"
 # What a failure's message says about its kind; the first match counts.
 KINDS = (
+    ("needs a launcher of its own", r"fixture '\w+' not found"),
     (OUTSIDE, r"graph capture|NPUGraph|aclmdlRI|aclgraph|inductor|triton|torchair|the emulated NPU does not implement"),
     ("missing package or file", r"No module named|No such file|not found in PATH"),
     ("missing reference", r"emulated NPU has no"),
@@ -40,11 +45,6 @@ KINDS = (
 # Files about capturing graphs, compilers and faults of the hardware.
 LEFT_OUT = re.compile(
     r"aclgraph|graph_tree|npugraph|inductor|fault_mode|test_uce|test_recovery|ipc_event|flexattention|test_dvm"
-)
-# Importing the wheel takes longer than most files of tests: it happens once, in the process that forks the others.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["pytest", "torch_npu", "torch_npu.testing.testcase", "torch_npu.testing.common_utils"]
 )
 # What differs from one failure to the next of the same kind.
 _PARTICULARS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?|'[^']*'")
@@ -104,27 +104,51 @@ def run_tests(path: Path, root: Path, folder: Path) -> None:
     os._exit(status)  # what the tests leave behind must not keep the process
 
 
-def run_file(path: Path, root: Path, seconds: int) -> Iterator[Result]:
-    """The results of the tests of one file."""
-    name = str(path.relative_to(root))
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        (folder / "results").touch()
-        process = PROCESSES.Process(target=run_tests, args=(path, root, folder))
-        process.start()
-        process.join(seconds)
+class Run:
+    """A process that runs the tests of one file."""
+
+    def __init__(self, path: Path, root: Path, seconds: float) -> None:
+        self.name = str(path.relative_to(root))
+        self.folder = Path(tempfile.mkdtemp())
+        self.deadline = time.monotonic() + seconds
+        (self.folder / "results").touch()
+        # Variables that are to be set before torch is imported need a process that has not imported it.
+        is_cold = "os.environ" in path.read_text(encoding="utf-8").partition("import torch")[0]
+        context = multiprocessing.get_context("spawn" if is_cold else "fork")
+        self.process = context.Process(target=run_tests, args=(path, root, self.folder))
+        self.process.start()
+
+    def is_over(self) -> bool:
+        """Whether the process has ended or is out of time."""
+        return self.process.exitcode is not None or time.monotonic() > self.deadline
+
+    def results(self) -> list[Result]:
+        """The results of the tests of the file, once it is over."""
         ending = ""
-        if process.exitcode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.join()
+        if self.process.exitcode is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.join()
             ending = "reached the time limit"
-        elif process.exitcode not in (0, 1, 2, 5):
-            output = (folder / "output").read_text(encoding="utf-8", errors="replace")
-            ending = f"ended with {process.exitcode}: {_last_error(output)}"
-        for line in (folder / "results").read_text(encoding="utf-8").splitlines():
-            yield Result(name, *json.loads(line))
-        if ending:
-            yield Result(name, "", "unfinished", ending)
+        elif self.process.exitcode not in (0, 1, 2, 5):
+            output = (self.folder / "output").read_text(encoding="utf-8", errors="replace")
+            ending = f"ended with {self.process.exitcode}: {_last_error(output)}"
+        lines = (self.folder / "results").read_text(encoding="utf-8").splitlines()
+        shutil.rmtree(self.folder)
+        unfinished = [Result(self.name, "", "unfinished", ending)] if ending else []
+        return [Result(self.name, *json.loads(line)) for line in lines] + unfinished
+
+
+def run_files(paths: list[Path], root: Path, seconds: float, jobs: int) -> Iterator[list[Result]]:
+    """The results of one file after the other, in the order in which they end."""
+    waiting, running = iter(paths), []
+    while True:
+        running += [Run(path, root, seconds) for path in itertools.islice(waiting, jobs - len(running))]
+        if not running:
+            return
+        wait([run.process.sentinel for run in running], timeout=1)
+        over = [run for run in running if run.is_over()]
+        running = [run for run in running if run not in over]
+        yield from (run.results() for run in over)
 
 
 def _last_error(output: str) -> str:
@@ -153,23 +177,24 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="how many files run at once (default: 2)")
     parser.add_argument("--details", type=Path, metavar="FILE", help="write every test's result as a line of JSON")
     options = parser.parse_args()
-    check()
-    os.environ.update(environment(devices=2), OMP_NUM_THREADS="1")
+    if "NPU_MIGRATE_EMULATOR_DEVICES" not in os.environ:
+        check()
+        variables = {**os.environ, **environment(devices=2), "OMP_NUM_THREADS": "1"}
+        os.execve(sys.executable, [sys.executable, *sys.argv], variables)
+    # Importing the wheel takes longer than most files of tests: it happens once, in the process that forks the others.
+    for module in ("pytest", "torch_npu.testing.testcase", "torch_npu.testing.common_utils"):
+        importlib.import_module(module)
     root = options.root.resolve()
-    results: dict[str, list[Result]] = {folder: [] for folder in options.folders}
-    with ThreadPoolExecutor(options.jobs) as pool:
-
-        def run(path: Path) -> list[Result]:
-            return list(run_file(path, root, options.seconds))
-
-        for folder in options.folders:
-            for found in pool.map(run, test_files(root, folder, options.match)):
-                results[folder] += found
-                if found:
-                    print(f"{found[0].file}: {describe(found)}", file=sys.stderr, flush=True)
-                if options.details:
-                    with options.details.open("a", encoding="utf-8") as file:
-                        file.writelines(json.dumps(vars(result)) + "\n" for result in found)
+    results: dict[str, list[Result]] = {}
+    for folder in options.folders:
+        results[folder] = []
+        for found in run_files(test_files(root, folder, options.match), root, options.seconds, options.jobs):
+            results[folder] += found
+            if found:
+                print(f"{found[0].file}: {describe(found)}", file=sys.stderr, flush=True)
+            if options.details:
+                with options.details.open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(vars(result)) + "\n" for result in found)
     print_summary(results)
 
 

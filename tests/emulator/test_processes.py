@@ -286,3 +286,21 @@ def test_profiler_says_what_is_missing_and_lets_the_program_go_on(run, tmp_path:
     done = run(str(script))
     assert "total 3.0" in done.stdout
     assert "aclprofInit" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("configuration", ["expandable_segments:False", "expandable_segments:True"])
+def test_memory_is_given_back(run, configuration: str) -> None:
+    code = """
+import torch
+free = torch.npu.mem_get_info()[0]
+tensors = [torch.ones(1 << 20, device="npu"), torch.ones(1 << 23, device="npu")]
+assert sum(int(tensor.sum()) for tensor in tensors) == (1 << 20) + (1 << 23)
+assert torch.npu.memory_reserved() >= 36 << 20
+assert torch.npu.mem_get_info()[0] <= free - (36 << 20)
+del tensors
+torch.npu.empty_cache()
+assert torch.npu.memory_reserved() == 0
+assert torch.npu.mem_get_info()[0] >= free
+assert torch.ones(1 << 23, device="npu").sum() == 1 << 23
+"""
+    run("-c", code, PYTORCH_NPU_ALLOC_CONF=configuration)

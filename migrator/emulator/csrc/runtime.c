@@ -9,18 +9,22 @@
  * (name of the chip, default Ascend910B1), ASCEND_RT_VISIBLE_DEVICES (as on a real machine).
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 typedef int aclError;
 enum {
     SUCCESS = 0,
+    INVALID_ARGUMENT = 107000,
     INVALID_DEVICE = 107001,
+    NO_CONTEXT = 107002,
     EVENT_NOT_RECORDED = 107003,
     OUT_OF_MEMORY = 207001,
     UNAVAILABLE = 500000,
@@ -68,7 +72,9 @@ static int visible_devices(void) {
     return count;
 }
 
-static __thread int current_device;
+/* -1 until a thread sets its device: the wheel counts as used only the devices that it had to set. */
+static __thread int current_device = -1;
+static int device_of_memory(void) { return current_device < 0 ? 0 : current_device; }
 static char contexts[MAX_DEVICES]; /* the address of contexts[i] stands for the context of device i */
 
 aclError aclInit(const char *config) { (void)config; return SUCCESS; }
@@ -80,10 +86,18 @@ aclError aclrtSetDevice(int32_t device) {
     current_device = device;
     return SUCCESS;
 }
-aclError aclrtGetDevice(int32_t *device) { *device = current_device; return SUCCESS; }
+aclError aclrtGetDevice(int32_t *device) {
+    if (current_device < 0) return NO_CONTEXT;
+    *device = current_device;
+    return SUCCESS;
+}
 aclError aclrtResetDevice(int32_t device) { (void)device; return SUCCESS; }
 aclError aclrtResetDeviceForce(int32_t device) { (void)device; return SUCCESS; }
-aclError aclrtGetCurrentContext(void **context) { *context = &contexts[current_device]; return SUCCESS; }
+aclError aclrtGetCurrentContext(void **context) {
+    if (current_device < 0) return NO_CONTEXT;
+    *context = &contexts[current_device];
+    return SUCCESS;
+}
 aclError aclrtSetCurrentContext(void *context) {
     if (context) current_device = (int)((char *)context - contexts);
     return SUCCESS;
@@ -134,12 +148,12 @@ static atomic_size_t used_memory[MAX_DEVICES];
 aclError aclrtMalloc(void **block, size_t size, int policy) {
     char *base;
     (void)policy;
-    if (atomic_fetch_add(&used_memory[current_device], size) + size > DEVICE_MEMORY ||
+    if (atomic_fetch_add(&used_memory[device_of_memory()], size) + size > DEVICE_MEMORY ||
         posix_memalign((void **)&base, ALIGNMENT, size + ALIGNMENT)) {
-        atomic_fetch_sub(&used_memory[current_device], size);
+        atomic_fetch_sub(&used_memory[device_of_memory()], size);
         return OUT_OF_MEMORY;
     }
-    *(header *)base = (header){size, current_device};
+    *(header *)base = (header){size, device_of_memory()};
     *block = base + ALIGNMENT;
     return SUCCESS;
 }
@@ -164,10 +178,20 @@ aclError aclrtMallocHostWithCfg(void **block, uint64_t size, void *config) {
     return aclrtMallocHost(block, size);
 }
 aclError aclrtFreeHost(void *block) { free(block); return SUCCESS; }
+aclError aclrtHostRegister(void *block, uint64_t size, int kind, void **on_device) {
+    (void)size; (void)kind;
+    *on_device = block;
+    return SUCCESS;
+}
+aclError aclrtHostRegisterV2(void *block, uint64_t size, uint32_t flags) {
+    (void)flags;
+    return block && size ? SUCCESS : INVALID_ARGUMENT;
+}
+aclError aclrtHostUnregister(void *block) { return block ? SUCCESS : INVALID_ARGUMENT; }
 aclError aclrtGetMemInfo(int kind, size_t *available, size_t *total) {
     (void)kind;
     *total = DEVICE_MEMORY;
-    *available = DEVICE_MEMORY - atomic_load(&used_memory[current_device]);
+    *available = DEVICE_MEMORY - atomic_load(&used_memory[device_of_memory()]);
     return SUCCESS;
 }
 aclError aclrtMemcpy(void *to, size_t room, const void *from, size_t size, int kind) {
@@ -191,6 +215,82 @@ aclError aclrtMemset(void *block, size_t room, int32_t value, size_t size) {
 aclError aclrtMemsetAsync(void *block, size_t room, int32_t value, size_t size, void *stream) {
     (void)stream;
     return aclrtMemset(block, room, value, size);
+}
+
+/* ---- expandable segments: addresses that are reserved first and get memory later ---------------- */
+
+typedef struct region {
+    char *start;
+    size_t size;
+    struct region *next;
+} region;
+static region *reserved, *mapped;
+static pthread_mutex_t regions_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static aclError remember(region **list, void *start, size_t size) {
+    region *new = malloc(sizeof *new);
+    if (!new) return OUT_OF_MEMORY;
+    pthread_mutex_lock(&regions_lock);
+    *new = (region){start, size, *list};
+    *list = new;
+    pthread_mutex_unlock(&regions_lock);
+    return SUCCESS;
+}
+
+/* The size of the region that starts there, which is removed; 0 when there is none. */
+static size_t forget(region **list, void *start) {
+    size_t size = 0;
+    pthread_mutex_lock(&regions_lock);
+    for (region **at = list; *at; at = &(*at)->next)
+        if ((*at)->start == start) {
+            region *found = *at;
+            size = found->size;
+            *at = found->next;
+            free(found);
+            break;
+        }
+    pthread_mutex_unlock(&regions_lock);
+    return size;
+}
+
+aclError aclrtReserveMemAddress(void **address, size_t size, size_t alignment, void *wanted, uint64_t flags) {
+    (void)alignment; (void)wanted; (void)flags;
+    void *start = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED) return OUT_OF_MEMORY;
+    *address = start;
+    return remember(&reserved, start, size);
+}
+aclError aclrtReleaseMemAddress(void *address) {
+    size_t size = forget(&reserved, address);
+    return size && !munmap(address, size) ? SUCCESS : INVALID_ARGUMENT;
+}
+aclError aclrtMallocPhysical(void **handle, size_t size, const void *properties, uint64_t flags) {
+    header *block = malloc(sizeof *block);
+    (void)properties; (void)flags;
+    if (!block || atomic_fetch_add(&used_memory[device_of_memory()], size) + size > DEVICE_MEMORY) {
+        if (block) atomic_fetch_sub(&used_memory[device_of_memory()], size);
+        free(block);
+        return OUT_OF_MEMORY;
+    }
+    *block = (header){size, device_of_memory()};
+    *handle = block;
+    return SUCCESS;
+}
+aclError aclrtFreePhysical(void *handle) {
+    header *block = handle;
+    atomic_fetch_sub(&used_memory[block->device], block->size);
+    free(block);
+    return SUCCESS;
+}
+aclError aclrtMapMem(void *address, size_t size, size_t offset, void *handle, uint64_t flags) {
+    (void)offset; (void)handle; (void)flags;
+    if (mprotect(address, size, PROT_READ | PROT_WRITE)) return INVALID_ARGUMENT;
+    return remember(&mapped, address, size);
+}
+aclError aclrtUnmapMem(void *address) {
+    size_t size = forget(&mapped, address);
+    int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED; /* gives the pages back to the system */
+    return size && mmap(address, size, PROT_NONE, kind, -1, 0) == address ? SUCCESS : INVALID_ARGUMENT;
 }
 
 /* ---- streams, callbacks, events --------------------------------------------------------------- */

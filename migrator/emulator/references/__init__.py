@@ -16,6 +16,9 @@ from . import (  # noqa: F401
     moe,
     norms,
     optimizers,
+    quantization,
+    reductions,
+    regions,
     rotary,
     softmax,
 )

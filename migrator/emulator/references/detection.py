@@ -1,4 +1,4 @@
-"""Boxes: overlaps, suppression, encoding, and pooling of regions."""
+"""Boxes: overlaps, suppression, encoding, and grids of anchors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .gradients import gradient, gradients
+from .gradients import gradients
 from .registry import reference
 
 _EPSILON = 1e-9
@@ -174,14 +174,59 @@ def npu_nms_with_mask(input: Tensor, iou_threshold: float) -> tuple[Tensor, Tens
     return input.clone(), torch.arange(count, dtype=torch.int32), mask
 
 
-# The wheel hands boxes to these two as float16.
+@reference("npu_batch_nms")
+def npu_batch_nms(
+    input: Tensor,
+    scores: Tensor,
+    score_threshold: float,
+    iou_threshold: float,
+    max_size_per_class: int,
+    max_total_size: int,
+    change_coordinate_frame: bool = False,
+    transpose_box: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Suppression per class of boxes (b, n, 1 or classes, 4), of which the best are kept in order, then zeros.
+
+    Results: (b, max_total_size, 4) boxes, their scores and classes, and how many there are in each image.
+    """
+    if change_coordinate_frame or transpose_box:
+        raise NotImplementedError(
+            "npu_batch_nms: the emulated NPU has no reference for change_coordinate_frame and transpose_box"
+        )
+    images = [
+        _best_of_image(boxes, values, score_threshold, iou_threshold, max_size_per_class, max_total_size)
+        for boxes, values in zip(input, scores, strict=True)
+    ]
+    padded = input.new_zeros(len(images), max_total_size, 6)
+    for rows, found in zip(padded, images, strict=True):
+        rows[: len(found)] = found
+    counts = torch.tensor([len(found) for found in images], dtype=torch.int32)
+    return padded[..., :4].clone(), padded[..., 4].clone(), padded[..., 5].clone(), counts
+
+
+def _best_of_image(
+    boxes: Tensor, scores: Tensor, score_threshold: float, iou_threshold: float, per_class: int, total: int
+) -> Tensor:
+    """(k, 6) boxes, scores and classes of one image, best first."""
+    found = []
+    for label, values in enumerate(scores.unbind(1)):
+        candidates = boxes[:, label if boxes.shape[1] > 1 else 0]
+        order = values.argsort(descending=True, stable=True)
+        order = order[values[order] > score_threshold]
+        kept = _suppress(candidates, order, iou_threshold, per_class)
+        labels = torch.full((len(kept), 1), label, dtype=boxes.dtype)
+        found.append(torch.cat([candidates[kept], values[kept, None], labels], 1))
+    everything = torch.cat(found)
+    return everything[everything[:, 4].argsort(descending=True, stable=True)[:total]]
+
+
 @reference("npu_bounding_box_encode")
 def npu_bounding_box_encode(anchor_box: Tensor, ground_truth_box: Tensor, *statistics: float) -> Tensor:
     means, deviations = torch.tensor(statistics[:4]), torch.tensor(statistics[4:])
     center, size = _center_and_size(anchor_box)
     other_center, other_size = _center_and_size(ground_truth_box)
     deltas = torch.cat([(other_center - center) / size, torch.log(other_size / size)], 1)
-    return ((deltas - means) / deviations).half().to(anchor_box.dtype)
+    return ((deltas - means) / deviations).half().to(anchor_box.dtype)  # an NPU rounds here, but not in decoding
 
 
 @reference("npu_bounding_box_decode")
@@ -197,7 +242,7 @@ def npu_bounding_box_decode(rois: Tensor, deltas: Tensor, *settings: Any) -> Ten
         height, width = (list(max_shape) * 2)[:2]
         edge = torch.tensor([width - 1, height - 1] * 2, dtype=boxes.dtype)
         boxes = torch.minimum(boxes.clamp(min=0), edge)
-    return boxes.half().to(rois.dtype)
+    return boxes.to(rois.dtype)
 
 
 def _center_and_size(boxes: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,76 +250,25 @@ def _center_and_size(boxes: Tensor) -> tuple[Tensor, Tensor]:
     return (low + high) / 2, high - low + 1
 
 
-@reference("npu_roi_align")
-def npu_roi_align(
-    input: Tensor,
-    rois: Tensor,
-    spatial_scale: float,
-    pooled_height: int,
-    pooled_width: int,
-    sample_num: int,
-    roi_end_mode: int,
+@reference("npu_yolo_boxes_encode")
+def npu_yolo_boxes_encode(input: Tensor, gt_bboxes: Tensor, stride: Tensor, performance_mode: bool = False) -> Tensor:
+    """(n, 4) centres of the true boxes within the cells of their anchors, and logarithms of the ratios of sizes."""
+    smallest = 1e-6
+    (low, high), (true_low, true_high) = input.float().split(2, 1), gt_bboxes.float().split(2, 1)
+    apart = (true_low + true_high - low - high) / 2
+    centers = (apart / stride[:, None] + 0.5).clamp(smallest, 1 - smallest)
+    sizes = ((true_high - true_low) / (high - low)).clamp(min=smallest).log()
+    return torch.cat([centers, sizes], 1).to(input.dtype)
+
+
+@reference("npu_anchor_response_flags")
+def npu_anchor_response_flags(
+    input: Tensor, featmap_size: list[int], stride: list[int], num_base_anchors: int
 ) -> Tensor:
-    """Means of sample_num squared bilinear samples per cell.
-
-    roi_end_mode 0: the region ends at its last corner; 1: one further; 2 and 3: moved by half a pixel.
-    """
-    if roi_end_mode not in (0, 1, 2, 3):
-        raise NotImplementedError(f"npu_roi_align: the emulated NPU has no reference for roi_end_mode {roi_end_mode}")
-    pooled = []
-    for batch, x1, y1, x2, y2 in rois.tolist():
-        offset = 0.5 if roi_end_mode >= 2 else 0.0
-        further = 1.0 if roi_end_mode == 1 else 0.0
-        left, top = x1 * spatial_scale - offset, y1 * spatial_scale - offset
-        width = (x2 + further) * spatial_scale - offset - left
-        height = (y2 + further) * spatial_scale - offset - top
-        if roi_end_mode < 2:
-            width, height = max(width, 1.0), max(height, 1.0)
-        rows = _samples(top, height, pooled_height, sample_num)
-        columns = _samples(left, width, pooled_width, sample_num)
-        values = _bilinear(input[int(batch)].float(), rows.flatten(), columns.flatten())
-        grid = values.unflatten(-1, columns.shape).unflatten(1, rows.shape)
-        pooled.append(grid.mean((2, 4)))
-    return torch.stack(pooled).to(input.dtype)
-
-
-@reference("npu_roi_alignbk")
-def npu_roi_alignbk(
-    input: Tensor,
-    rois: Tensor,
-    xdiff_shape: list[int],
-    pooled_width: int,
-    pooled_height: int,
-    spatial_scale: float,
-    sample_num: int,
-    roi_end_mode: int | None = None,
-) -> Tensor:
-    mode = 1 if roi_end_mode is None else roi_end_mode
-
-    def forward(features: Tensor) -> Tensor:
-        return npu_roi_align(features, rois, spatial_scale, pooled_height, pooled_width, sample_num, mode)
-
-    return gradient(forward, input.new_zeros(xdiff_shape), input)
-
-
-def _samples(start: float, length: float, cells: int, count: int) -> Tensor:
-    """(cells, samples) positions along one side."""
-    count = count or max(math.ceil(length / cells), 1)
-    return start + (torch.arange(cells * count).view(cells, count) + 0.5) * (length / (cells * count))
-
-
-def _bilinear(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """(channels, rows, columns) samples of an image; those more than a pixel outside are zeros."""
-    y0, y1, wy, inside_y = _neighbours(rows, image.shape[1])
-    x0, x1, wx, inside_x = _neighbours(columns, image.shape[2])
-    wy = wy[:, None]
-    top = image[:, y0][:, :, x0] * (1 - wx) + image[:, y0][:, :, x1] * wx
-    bottom = image[:, y1][:, :, x0] * (1 - wx) + image[:, y1][:, :, x1] * wx
-    return (top * (1 - wy) + bottom * wy) * (inside_y[:, None] & inside_x)
-
-
-def _neighbours(positions: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    inside = (positions >= -1) & (positions <= size)
-    clamped = positions.clamp(0, size - 1)
-    low = clamped.floor().long()
-    return low, (low + 1).clamp(max=size - 1), clamped - low, inside
+    """(height * width * anchors,) ones for the cells in which boxes (n, 4) have their centres."""
+    height, width = featmap_size
+    x = ((input[:, 0] + input[:, 2]) * 0.5 / stride[0]).floor().long()
+    y = ((input[:, 1] + input[:, 3]) * 0.5 / stride[1]).floor().long()
+    cells = torch.zeros(height * width, dtype=torch.uint8)
+    cells[y * width + x] = 1
+    return cells.repeat_interleave(num_base_anchors)

@@ -22,6 +22,7 @@ _DTYPES = {
     6: torch.float32,
     7: torch.float64,
     15: torch.bfloat16,
+    16: torch.quint4x2,
     8: torch.complex32,
     9: torch.complex64,
     10: torch.complex128,

@@ -33,6 +33,7 @@ def test_memory_statistics_move() -> None:
     assert torch.npu.max_memory_allocated() >= before + (64 << 20)
     torch.npu.empty_cache()
     assert torch.npu.mem_get_info()[0] == free
+    assert torch.npu.memory_reserved() < 64 << 20
     assert "Allocated memory" in torch.npu.memory_summary()
 
 
@@ -222,3 +223,9 @@ def test_every_refusal_covers_its_operator() -> None:
             table = torch._C._dispatch_dump_table(name)
             (line,) = [line for line in table.splitlines() if line.startswith("PrivateUse1:")]
             assert "dispatcher.py" in line, name
+
+
+def test_memory_of_the_host_that_the_device_sees() -> None:
+    swapped = torch_npu.empty_with_swapped_memory((2, 3), device="npu")
+    swapped.fill_(2)
+    assert (swapped + torch.ones(2, 3, device="npu")).sum().item() == 18
