@@ -68,8 +68,8 @@ def _spoken_of(file: FileContext, statement: cst.CSTNode, node: cst.CSTNode) -> 
     Its messages name a CUDA-only package, or it answers yes or no and asks for cuDNN on the way.
     """
     function = file.tree.enclosing(statement, cst.FunctionDef)
-    leaves = isinstance(statement, cst.If) and _negated(file, node, statement) and _leaves(statement.body)
-    if function is None or not leaves:
+    left = isinstance(statement, cst.If) and _negated(file, node, statement) and leaves(statement.body)
+    if function is None or not left:
         return None
     if _answers_yes_or_no(file, function):
         for reference in file.names.references:
@@ -87,53 +87,12 @@ def _answers_yes_or_no(file: FileContext, function: cst.FunctionDef) -> bool:
     return bool(values) and all(isinstance(v, cst.Name) and v.value in ("True", "False") for v in values)
 
 
-_NPU = re.compile(r"(?<![a-z])npu(?![a-z])", re.IGNORECASE)
-
-
-def ported_branch(file: FileContext, node: cst.CSTNode) -> bool:
-    """Whether the code stands beside code for the NPU: another branch, operand or list element names it."""
-    child = node
-    for parent in file.tree.ancestors(node):
-        if isinstance(parent, cst.If):
-            if _chain_names_npu(file, parent, child):
-                return True
-        elif isinstance(parent, (cst.FunctionDef, cst.ClassDef)):
-            return False
-        elif any(other is not child and _NPU.search(file.tree.text(other)) for other in _beside(child, parent)):
-            return True
-        child = parent
-    return False
-
-
-def _beside(child: cst.CSTNode, parent: cst.CSTNode) -> list[cst.CSTNode]:
-    if isinstance(parent, cst.BooleanOperation):
-        return [parent.left, parent.right]
-    if isinstance(parent, cst.IfExp):
-        return [parent.orelse] if child is not parent.orelse else []
-    if isinstance(parent, (cst.List, cst.Tuple, cst.Set)):
-        return list(parent.elements)
-    return []
-
-
-def _chain_names_npu(file: FileContext, branch: cst.If, child: cst.CSTNode) -> bool:
-    """Whether another branch of `if … elif … else …` is for the NPU, as seen from a test, a body or the else."""
-    top = branch
-    while isinstance(parent := file.tree.parents.get(top), cst.If) and parent.orelse is top:
-        top = parent
-    link: cst.If | cst.Else | None = top
-    while isinstance(link, cst.If):
-        # The branch's own test speaks of the branch itself, unless it says which device it is not.
-        other = link is not branch or isinstance(child, cst.Else) or (child is link.body and _says_not(link.test))
-        if other and _NPU.search(file.tree.text(link.test)):
-            return True
-        link = link.orelse
-    return False
-
-
-def _says_not(test: cst.CSTNode) -> bool:
+def says_not(test: cst.CSTNode) -> bool:
+    """Whether a test is a negation: `not x`, `x != y`, `x not in y`."""
     if isinstance(test, cst.UnaryOperation):
         return isinstance(test.operator, cst.Not)
-    return isinstance(test, cst.Comparison) and any(isinstance(target.operator, _NEGATIONS) for target in test.comparisons)
+    comparisons = test.comparisons if isinstance(test, cst.Comparison) else ()
+    return any(isinstance(target.operator, _NEGATIONS) for target in comparisons)
 
 
 def _test_of(file: FileContext, node: cst.CSTNode) -> tuple[cst.CSTNode | None, cst.CSTNode]:
@@ -178,7 +137,7 @@ def _guarded(file: FileContext, statement: cst.CSTNode, node: cst.CSTNode) -> It
             yield statement.body
         elif statement.orelse is not None:
             yield statement.orelse
-        elif _leaves(statement.body):
+        elif leaves(statement.body):
             yield from _following(file, statement)
     elif isinstance(statement, cst.Assert):
         yield from _following(file, statement)
@@ -189,11 +148,12 @@ def _negated(file: FileContext, node: cst.CSTNode, stop: cst.CSTNode) -> bool:
     for parent in (node, *file.tree.ancestors(node)):
         if parent is stop:
             break
-        negations += _says_not(parent)
+        negations += says_not(parent)
     return negations % 2 == 1
 
 
-def _leaves(body: cst.BaseSuite) -> bool:
+def leaves(body: cst.BaseSuite) -> bool:
+    """Whether a block ends with return, raise, continue or break."""
     last = body.body[-1] if body.body else None
     if isinstance(last, cst.SimpleStatementLine):
         return any(isinstance(part, _LEAVES) for part in last.body)

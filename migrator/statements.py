@@ -13,6 +13,7 @@ import libcst as cst
 from migrator import moves
 from migrator.edits import Edit
 from migrator.names import Binding, dotted
+from migrator.ported import ported_branch
 
 if TYPE_CHECKING:
     from migrator.context import FileContext
@@ -246,7 +247,11 @@ _AVAILABLE = re.compile(r"(?<!cuda\.is_)available|find_spec|installed|\bha(s|ve)
 
 
 def falls_back(file: FileContext, node: cst.CSTNode) -> bool:
-    """Whether an import may fail here: a `try:` passes over it, or a test for the package stands before it."""
+    """Whether an import may fail here: a `try:` passes over it, a test for the package stands before it, or a branch
+    for the NPU beside it.
+    """
+    if ported_branch(file, node):
+        return True
     child = node
     for parent in file.tree.ancestors(node):
         if isinstance(parent, cst.Try) and child is parent.body:
