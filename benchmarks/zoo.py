@@ -25,7 +25,12 @@ from typing import Any
 ZOO = Path(__file__).parent / "zoo"
 TOOL = [sys.executable, "-m", "migrator"]
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
-HEADINGS = ("recipe", "rewrites", "findings left", "CPU s", "NPU s", "steps", "loss", "parameters", "verdict")
+HEADINGS = (
+    *("recipe", "rewrites", "findings left", "CPU s", "NPU s", "steps", "loss", "parameters", "verdict"),
+    "unmodified under transfer_to_npu",
+)
+RIGHT = {"rewrites", "findings left", "CPU s", "NPU s", "steps", "loss", "parameters"}
+NOTHING = "–"
 
 
 class RecipeError(RuntimeError):
@@ -172,12 +177,13 @@ def run(recipe: Recipe, repos: Path, work: Path, *, transfer: bool, keep: bool) 
         report = smoke(recipe, tree, "cpu", keep)
         if keep:
             (tree.parent / "smoke.json").write_text(json.dumps(report, indent=2), encoding="utf-8")
-        other = under_transfer(smoke(recipe, tree, "transfer_to_npu", keep)) if transfer else None
+        other = under_transfer(smoke(recipe, tree, "transfer_to_npu", keep)) if transfer else NOTHING
     except RecipeError as error:
-        return Result(recipe.name, ("",) * (len(HEADINGS) - 2) + ("could not run",), False, str(error))
+        cells = (*(NOTHING for _ in RIGHT), "could not run", NOTHING)
+        return Result(recipe.name, cells, False, str(error))
     numbers = (summary["fixed"], summary["remaining"], *measured(report))
     verdict = verdict_of(report)
-    cells = (*map(shown, numbers), verdict, *([other] if other else []))
+    cells = (*map(shown, numbers), verdict, other)
     device = report["device"]
     versions = f"torch {device['torch']}, torch_npu {device['torch_npu']}, {device['kind']}"
     passed = report["verdict"] == "pass"
@@ -201,7 +207,7 @@ def measured(report: Any) -> tuple[float | None, ...]:
 def shown(number: float | None) -> str:
     """A number of the table."""
     if number is None:
-        return "–"
+        return NOTHING
     return f"{number:.2g}" if isinstance(number, float) and number < 1 else f"{number:.0f}"
 
 
@@ -244,24 +250,27 @@ def under_transfer(report: Any) -> str:
     """How the unmodified repository fares under transfer_to_npu."""
     ran = report["reference"]
     if ran["exit_code"] != 0:
-        return f"fails: {_error(ran)}"
+        return f"fails: {_error(ran)}".replace("|", "/")
     return "same" if report["verdict"] == "pass" else "differs"
 
 
-def table(rows: Mapping[str, tuple[str, ...]], headings: tuple[str, ...]) -> str:
+def table(rows: Mapping[str, tuple[str, ...]]) -> str:
     """A Markdown table."""
-    lines = [headings, ("---", *("--:" for _ in HEADINGS[1:-1]), *("---" for _ in headings[len(HEADINGS) - 1 :]))]
+    lines = [HEADINGS, tuple("--:" if name in RIGHT else "---" for name in HEADINGS)]
     lines += [(name, *cells) for name, cells in rows.items()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def write_into(path: Path, text: str) -> None:
-    """Replace what is between the marks in a Markdown file."""
+def write_into(path: Path, rows: Mapping[str, tuple[str, ...]], below: str) -> None:
+    """Replace the table between the marks in a Markdown file; its rows of other recipes stay."""
     before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+    old, end, after = rest.partition(END)
     if not (begin and end):
         raise SystemExit(f"{path}: needs the lines {BEGIN} and {END}")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")
+    lines = [line[2:-2].split(" | ") for line in old.splitlines() if line.startswith("| ")]
+    known = {name: tuple(cells) for name, *cells in lines[2:]}
+    text = f"{table(dict(sorted({**known, **rows}.items())))}\n{below}"
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 def main() -> int:
@@ -271,7 +280,7 @@ def main() -> int:
     parser.add_argument("--recipes", type=Path, default=ZOO / "recipes", metavar="DIR", help="folder of recipes")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many to run at once (default: 1)")
     parser.add_argument("--transfer", action="store_true", help="also run the originals under transfer_to_npu")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help=f"write the table between {BEGIN} and its end")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the rows into the table of a page")
     parser.add_argument("--keep", action="store_true", help="keep the copies and the reports, and say where")
     options = parser.parse_args()
     try:
@@ -282,7 +291,6 @@ def main() -> int:
     if unknown or not recipes:
         parser.error(f"no recipe {', '.join(unknown) or 'at all'} in {options.recipes}")
     chosen = [recipes[name] for name in options.names or recipes]
-    headings = (*HEADINGS, *(["under transfer_to_npu"] if options.transfer else []))
     work = Path(tempfile.mkdtemp(prefix="zoo-"))
     try:
         with ThreadPoolExecutor(options.jobs) as pool:
@@ -297,11 +305,11 @@ def main() -> int:
             print(f"kept in {work}", file=sys.stderr)
         else:
             shutil.rmtree(work, ignore_errors=True)
-    text = table({result.name: result.cells for result in results}, headings)
-    text += f"\n{next((result.versions for result in results if result.versions), '')}\n"
-    print(text)
+    rows = {result.name: result.cells for result in results}
+    below = next((result.versions for result in results if result.versions), "")
+    print(f"{table(rows)}\n{below}")
     if options.markdown:
-        write_into(options.markdown, text)
+        write_into(options.markdown, rows, below)
     return 0 if all(result.passed for result in results) else 1
 
 

@@ -62,7 +62,7 @@ def test_a_recipe(tmp_path: Path, repos: Path) -> None:
     assert result.passed, result.problem
     rewrites, left, _cpu, _npu, *rest = result.cells
     assert int(rewrites) >= 3  # two .cuda() and the import, whatever else is made better
-    assert (left, rest) == ("0", ["3", "0", "0", "equal"])
+    assert (left, rest) == ("0", ["3", "0", "0", "equal", "–"])
     assert (repos / "nobody__tiny-0123456" / "train.py").read_text() == TRAIN
 
 
@@ -122,8 +122,17 @@ def test_problems() -> None:
 
 def test_markdown(tmp_path: Path) -> None:
     page = tmp_path / "zoo.md"
-    page.write_text(f"above\n{zoo.BEGIN}\nold\n{zoo.END}\nbelow\n")
-    text = zoo.table({"a": ("1",) * 7 + ("equal",)}, zoo.HEADINGS)
-    zoo.write_into(page, text)
-    assert text.splitlines()[2] == "| a | 1 | 1 | 1 | 1 | 1 | 1 | 1 | equal |"
-    assert page.read_text() == f"above\n{zoo.BEGIN}\n\n{text}\n{zoo.END}\nbelow\n"
+    page.write_text(f"above\n{zoo.BEGIN}\n{zoo.END}\nbelow\n")
+    zoo.write_into(page, {"b": ("1",) * 7 + ("fail", "–")}, "versions")
+    zoo.write_into(page, {"c": ("2",) * 7 + ("equal", "same")}, "versions")
+    zoo.write_into(page, {"a": ("3",) * 7 + ("equal", "–"), "b": ("4",) * 7 + ("equal", "fails: x")}, "new versions")
+    above, _, rest = page.read_text().partition(zoo.BEGIN)
+    inside, _, below = rest.partition(zoo.END)
+    assert (above, below) == ("above\n", "\nbelow\n")
+    assert inside.strip().splitlines()[2:] == [
+        "| a | 3 | 3 | 3 | 3 | 3 | 3 | 3 | equal | – |",
+        "| b | 4 | 4 | 4 | 4 | 4 | 4 | 4 | equal | fails: x |",
+        "| c | 2 | 2 | 2 | 2 | 2 | 2 | 2 | equal | same |",
+        "",
+        "new versions",
+    ]
