@@ -1,13 +1,16 @@
 """Where `import torch_npu` goes.
 
 Right after the top-level statement with the first torch import that runs (after the whole `try:` when torch
-is imported in one, inside the block of an `if`), never inside TYPE_CHECKING; in a file that imports torch
-only inside functions, into those functions; else below `__future__` imports and the docstring.
+is imported in one; inside the block of an `if`, and then again behind the first import that runs without it),
+never inside TYPE_CHECKING; in a file that imports torch only inside functions, into those functions; else below
+`__future__` imports and the docstring.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import libcst as cst
 
@@ -16,6 +19,7 @@ from migrator.edits import Edit
 from migrator.names import dotted
 
 PACKAGE = "torch_npu"
+Statement: TypeAlias = cst.Import | cst.ImportFrom
 
 
 def place(file: FileContext, changed: Iterable[cst.CSTNode], edits: Sequence[Edit], required: bool) -> list[Edit]:
@@ -24,39 +28,61 @@ def place(file: FileContext, changed: Iterable[cst.CSTNode], edits: Sequence[Edi
     edits     what is changed in the file: an import statement may itself move to torch_npu
     required  also in a file that does not import torch itself (it names torch_npu or calls `.npu()`)
     """
-    imports: list[cst.Import | cst.ImportFrom] = [*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom)]
+    imports: list[Statement] = [*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom)]
     runs = [statement for statement in imports if _root_packages(statement) and not _type_checking(file, statement)]
     if any(PACKAGE in _root_packages(s) and _function(file, s) is None for s in runs):
         return []
-    torch = [s for s in runs if "torch" in _root_packages(s)]
-    top = next((s for s in torch if _function(file, s) is None), None)
-    if top is not None:
-        return [] if _moves(file, top, edits) else [_after(file, top)]
-    blocks = {_function(file, node) for node in changed}
-    local = [
-        next(s for s in torch if _function(file, s) is function)
-        for function in blocks
-        if function is not None and any(_function(file, s) is function for s in torch)
+    nodes = list(changed)
+    torch: defaultdict[cst.CSTNode | None, list[cst.Import | cst.ImportFrom]] = defaultdict(list)
+    for statement in runs:
+        if "torch" in _root_packages(statement):
+            torch[_function(file, statement)].append(statement)
+    has_it = {_function(file, s) for s in runs if PACKAGE in _root_packages(s)}
+    blocks = {None} if None in torch else {_function(file, node) for node in nodes}
+    inserted = [
+        _after(file, statement, nodes)
+        for block in blocks - has_it
+        for statement in _first(file, torch.get(block, []))
+        if not _moves(file, statement, edits)
     ]
-    local = [
-        s
-        for s in local
-        if not any(PACKAGE in _root_packages(o) and _function(file, o) is _function(file, s) for o in runs)
-    ]
-    covered = {_function(file, s) for s in torch}
-    inserted = [_after(file, statement) for statement in local if not _moves(file, statement, edits)]
-    return [*inserted, _below_docstring(file)] if required and blocks - covered else inserted
+    return [*inserted, _below_docstring(file)] if required and blocks - set(torch) else inserted
+
+
+def _first(file: FileContext, statements: list[Statement]) -> Iterator[Statement]:
+    """The imports that come first on some path through the `if` statements around them."""
+    seen: list[tuple[tuple[str, bool], ...]] = []
+    for statement in sorted(statements, key=file.tree.span):
+        path = _conditions(file, statement)
+        if not any(path[: len(before)] == before for before in seen):
+            seen.append(path)
+            yield statement
+
+
+def _conditions(file: FileContext, statement: cst.CSTNode) -> tuple[tuple[str, bool], ...]:
+    """The tests that lead to a statement, outermost first, each with its answer."""
+    found: list[tuple[str, bool]] = []
+    child = statement
+    for parent in file.tree.ancestors(statement):
+        if isinstance(parent, cst.If):
+            found.append((file.tree.text(parent.test), child is parent.body))
+        elif isinstance(parent, cst.FunctionDef):
+            break
+        child = parent
+    return tuple(reversed(found))
 
 
 def _moves(file: FileContext, statement: cst.CSTNode, edits: Sequence[Edit]) -> bool:
     """Whether an import of torch becomes one of torch_npu, and nothing else asks for that name."""
+    imports = [file.tree.span(s) for s in (*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom))]
     start, end = file.tree.span(statement)
-    inside = [edit for edit in edits if start <= edit.start and edit.end <= end]
-    named = any(PACKAGE + "." in edit.text for edit in edits if edit not in inside and "import " not in edit.text)
-    return not named and any(PACKAGE in edit.text for edit in inside)
+    named = any(
+        PACKAGE + "." in edit.text and not any(first <= edit.start and edit.end <= last for first, last in imports)
+        for edit in edits
+    )
+    return not named and any(PACKAGE in edit.text and start <= edit.start and edit.end <= end for edit in edits)
 
 
-def _root_packages(statement: cst.Import | cst.ImportFrom) -> set[str]:
+def _root_packages(statement: Statement) -> set[str]:
     if isinstance(statement, cst.Import):
         return {(dotted(alias.name) or "").partition(".")[0] for alias in statement.names}
     return set() if statement.relative else {(dotted(statement.module) or "").partition(".")[0]}
@@ -70,22 +96,26 @@ def _function(file: FileContext, node: cst.CSTNode) -> cst.CSTNode | None:
 def _type_checking(file: FileContext, statement: cst.CSTNode) -> bool:
     child = statement
     for parent in file.tree.ancestors(statement):
-        if isinstance(parent, cst.If) and child is parent.body and "TYPE_CHECKING" in file.tree.text(parent.test):
-            return True
+        if isinstance(parent, cst.If) and "TYPE_CHECKING" in (test := file.tree.text(parent.test)):
+            return (child is parent.body) != test.startswith("not ")
         child = parent
     return False
 
 
-def _after(file: FileContext, statement: cst.Import | cst.ImportFrom) -> Edit:
-    """An import on a line of its own behind a statement, or behind the whole `try:` around it."""
+def _after(file: FileContext, statement: Statement, changed: Sequence[cst.CSTNode]) -> Edit:
+    """An import on a line of its own behind a statement, or behind the whole `try:` around it.
+
+    On the statement's own line where something behind it on that line is changed.
+    """
     anchor: cst.CSTNode = file.tree.parents[statement]
     for parent in file.tree.ancestors(statement):
         if isinstance(parent, (cst.Try, cst.TryStar)):
             anchor = parent
         elif isinstance(parent, cst.FunctionDef):
             break
-    if isinstance(anchor, cst.SimpleStatementSuite):
-        _, end = file.tree.span(statement)
+    _, end = file.tree.span(statement)
+    beside = any(anchor in file.tree.ancestors(node) and file.tree.span(node)[0] > end for node in changed)
+    if isinstance(anchor, cst.SimpleStatementSuite) or (isinstance(anchor, cst.SimpleStatementLine) and beside):
         return Edit(end, end, f"; import {PACKAGE}")
     start, _ = file.tree.span(anchor)
     _, end = file.tree.span(_last_statement(anchor))

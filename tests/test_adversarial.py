@@ -114,3 +114,39 @@ def test_rules_that_run_alone_leave_working_code(migrated):
     assert "torch_npu.npu.amp.GradScaler(1.0, 2.0, 0.5, 9, enabled=on)" in scaler.text
     imports = migrated(code, select=("cuda-import",))
     assert imports.text == code and imports.left_on(1) and imports.left_on(2)
+
+
+PLACES = {
+    "behind an import on the same line as what needs it": (
+        "import os; import torch; torch.cuda.set_device(0)\nx = 1\n",
+        "import os; import torch; import torch_npu; torch.npu.set_device(0)\nx = 1\n",
+    ),
+    "in every branch that imports torch": (
+        "if new:\n    import torch\nelse:\n    import torch.nn as nn\n    import torch\ntorch.cuda.init()\n",
+        "if new:\n    import torch\n    import torch_npu\nelse:\n    import torch.nn as nn\n    import torch_npu\n"
+        "    import torch\ntorch.npu.init()\n",
+    ),
+    "again where torch is imported without the condition": (
+        "if early:\n    import torch\nimport torch\ntorch.cuda.init()\n",
+        "if early:\n    import torch\n    import torch_npu\nimport torch\nimport torch_npu\ntorch.npu.init()\n",
+    ),
+    "once under one condition": (
+        "if has_torch():\n    import torch\nif has_torch():\n    from torch import nn\ntorch.cuda.init()\n",
+        "if has_torch():\n    import torch\n    import torch_npu\nif has_torch():\n    from torch import nn\ntorch.npu.init()\n",
+    ),
+    "where no type checker looks": (
+        "if not TYPE_CHECKING:\n    import torch\nx = torch.zeros(2).cuda()\n",
+        "if not TYPE_CHECKING:\n    import torch\n    import torch_npu\nx = torch.zeros(2).npu()\n",
+    ),
+    "not behind imports that all move": (
+        "from torch.cuda.amp import autocast\nfrom torch.cuda import Stream\n",
+        "from torch_npu.npu.amp import autocast\nfrom torch_npu.npu import Stream\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), PLACES.values(), ids=PLACES)
+def test_place_of_the_import(migrated, before, after):
+    outcome = migrated(before, select=("core",))
+    assert outcome.text == after
+    assert migrated(after, select=("core",)).result.after is None
