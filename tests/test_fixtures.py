@@ -59,4 +59,6 @@ def test_the_diff_applies(repository, tmp_path):
     ).stdout
     assert tree(work) == tree(repository / "before"), "a dry run writes nothing"
     subprocess.run(["git", "init", "-q"], cwd=work, check=True)
-    subprocess.run(["git", "apply", "--directory", ".", "-"], input=diff, cwd=tmp_path, check=True)
+    subprocess.run(["git", "apply", "-"], input=diff, cwd=work, check=True)
+    applied = {name: data for name, data in tree(work).items() if not name.startswith(".git/")}
+    assert applied == tree(repository / "after")
