@@ -35,9 +35,13 @@ OUTCOMES = ("passed", "failed", "skipped", "unfinished")
 OUTSIDE = "outside of the emulator"
 # What a failure's message says about its kind; the first match counts.
 KINDS = (
-    ("needs a launcher of its own", r"fixture '\w+' not found"),
-    (OUTSIDE, r"graph capture|NPUGraph|aclmdlRI|aclgraph|inductor|triton|torchair|the emulated NPU does not implement"),
-    ("missing package or file", r"No module named|No such file|not found in PATH"),
+    (
+        "error of the test itself",
+        r"is not defined|has no attribute|cannot import name|fixture '\w+' not found|Unpickling",
+    ),
+    (OUTSIDE, r"graph capture|NPUGraph|aclmdlRI|aclgraph|inductor|triton|torchair|does not implement|find function"),
+    ("refused by the wheel's own code", r"ERR\d+ OPS|c10::MemoryFormat"),
+    ("missing package or file", r"No module named|No such file|not found in PATH|requires? \w+ to be installed"),
     ("missing reference", r"emulated NPU has no"),
     ("crash or time limit", r"^ended with|time limit"),
     ("wrong result or behaviour", r"AssertionError|not raised"),

@@ -49,14 +49,14 @@ def _replace(name: str, has_autograd: bool) -> None:
     base = name.removeprefix("aten::").partition(".")[0]
     if base in _RECURRENT | _FUSED_CELLS:
         return
-    if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
+    reference = REFERENCES.get(name)
+    if reference is None and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
         for key in (_NPU, _NPU_AUTOGRAD) if has_autograd else (_NPU,):
             implement(operator, decomposition(operator, "CompositeImplicitAutograd"), key)
         return
     if base == "convolution":  # torch.jit.trace records its only part, _convolution, in its place
         implement(operator, decomposition(operator, "CompositeExplicitAutograd"), _NPU)
         return
-    reference = REFERENCES.get(name)
     function = reference.function if reference is not None else precision.widened(operator)
     random = torch.Tag.nondeterministic_seeded in operator.tags
     implement(operator, cpu_kernel(name, operator._schema, function, random), _NPU)

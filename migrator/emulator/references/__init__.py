@@ -11,6 +11,7 @@ from . import (  # noqa: F401
     batch_norm,
     detection,
     dropout,
+    indices,
     layout,
     linear,
     moe,

@@ -196,7 +196,7 @@ def test_rules_of_the_wheel_for_conversions() -> None:
     images = torch.ones(1, 3, 2, 2, device="npu")
     with pytest.raises(RuntimeError, match="Only contiguous_format or preserve_format is supported"):
         images.to(memory_format=torch.channels_last)
-    assert images.double().dtype == torch.float32
+    assert images.double().dtype == images.to(torch.float64).dtype == torch.float32
 
 
 def test_default_device() -> None:
@@ -212,3 +212,14 @@ def test_default_device() -> None:
 
 def test_operators_without_npu_kernel_fall_back_to_the_cpu() -> None:
     on_both(lambda device: torch.lgamma(torch.tensor([0.5, 3.0]).to(device)))
+
+
+def test_int32_as_indices() -> None:
+    labels = torch.tensor([[1, 0, -1], [2, -1, 0]])
+
+    def of_labels(device: str) -> Any:
+        scores = torch.tensor([[0.1, 0.7, 0.3], [0.9, 0.2, 0.4]]).to(device)
+        target = labels.to(device, torch.int32 if device == "npu" else torch.int64)
+        return F.multilabel_margin_loss(scores, target), F.one_hot(target.clamp(min=0), 4)
+
+    on_both(of_labels)
