@@ -107,7 +107,7 @@ TABLE = {
 }
 ROOTS = {name.partition(".")[0] for name in TABLE}
 # What a file must hold to be read: the package, or for packages that also work without CUDA the part of it.
-PARTS = {"torchvision": "torchvision.ops", "mmcv": "mmcv.ops", "nvidia": "nvidia.dali", "faiss": "StandardGpuResources",
+PARTS = {"torchvision": "torchvision.ops", "mmcv": "mmcv.ops", "nvidia": "dali", "faiss": "StandardGpuResources",
          "transformers": "BitsAndBytesConfig"}  # fmt: skip
 
 

@@ -164,3 +164,9 @@ def test_what_flash_attention_is_refused_for(migrated, arguments: str, why: str)
     outcome = migrated(code, unsafe=True, select=("NPU803",))
     assert outcome.text == code
     assert any(why in found.message for found in outcome.left)
+
+
+def test_nothing_is_said_of_an_import_that_goes(migrated) -> None:
+    code = "import xformers.ops as xops\no = xops.memory_efficient_attention(q, k, v)\n"
+    outcome = migrated(code, unsafe=True)
+    assert "xformers" not in outcome.text and not outcome.left
