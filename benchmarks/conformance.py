@@ -189,24 +189,24 @@ def main() -> None:
     for module in ("pytest", "torch_npu.testing.testcase", "torch_npu.testing.common_utils"):
         importlib.import_module(module)
     root = options.root.resolve()
-    results: dict[str, list[Result]] = {}
-    for folder in options.folders:
-        results[folder] = []
-        for found in run_files(test_files(root, folder, options.match), root, options.seconds, options.jobs):
-            results[folder] += found
-            if found:
-                print(f"{found[0].file}: {describe(found)}", file=sys.stderr, flush=True)
-            if options.details:
-                with options.details.open("a", encoding="utf-8") as file:
-                    file.writelines(json.dumps(vars(result)) + "\n" for result in found)
+    paths = [path for folder in options.folders for path in test_files(root, folder, options.match)]
+    results: list[Result] = []
+    for found in run_files(paths, root, options.seconds, options.jobs):
+        results += found
+        if found:
+            print(f"{found[0].file}: {describe(found)}", file=sys.stderr, flush=True)
+        if options.details:
+            with options.details.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(vars(result)) + "\n" for result in found)
     print_summary(results)
 
 
-def print_summary(results: dict[str, list[Result]]) -> None:
+def print_summary(everything: list[Result]) -> None:
     """Print the table of the folders and the failures by kind and reason."""
-    everything = [result for found in results.values() for result in found]
-    for folder, found in [*results.items(), ("all", everything)]:
-        print(f"{folder:16} {describe(found)}")
+    folders = sorted({str(Path(result.file).parent) for result in everything})
+    for folder in folders:
+        print(f"{folder:16} {describe([result for result in everything if str(Path(result.file).parent) == folder])}")
+    print(f"{'all':16} {describe(everything)}")
     failures = [result for result in everything if result.outcome in ("failed", "unfinished")]
     inside = sum(result.kind != OUTSIDE for result in failures)
     passed = sum(result.outcome == "passed" for result in everything)

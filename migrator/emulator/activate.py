@@ -50,7 +50,8 @@ def _replace(name: str, has_autograd: bool) -> None:
     if base in _RECURRENT | _FUSED_CELLS:
         return
     reference = REFERENCES.get(name)
-    if reference is None and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"):
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+    if composite and reference is None:
         for key in (_NPU, _NPU_AUTOGRAD) if has_autograd else (_NPU,):
             implement(operator, decomposition(operator, "CompositeImplicitAutograd"), key)
         return
@@ -59,8 +60,11 @@ def _replace(name: str, has_autograd: bool) -> None:
         return
     function = reference.function if reference is not None else precision.widened(operator)
     random = torch.Tag.nondeterministic_seeded in operator.tags
-    implement(operator, cpu_kernel(name, operator._schema, function, random), _NPU)
-    if has_autograd:
+    kernel = cpu_kernel(name, operator._schema, function, random)
+    implement(operator, kernel, _NPU)
+    if has_autograd and composite:  # its standard autograd would be its parts; one with a reference has no gradient
+        implement(operator, kernel, _NPU_AUTOGRAD)
+    elif has_autograd:
         implement(operator, standard_autograd(operator), _NPU_AUTOGRAD, with_keyset=True)
 
 

@@ -116,15 +116,14 @@ def npu_weight_quant_batchmatmul(
             "npu_weight_quant_batchmatmul: the emulated NPU has no reference for quant_scale, quant_offset "
             "and weight_dtype"
         )
-    wide = _unpacked(weight).float()
+    wide = _unpacked(weight).to(x.dtype)  # each step is rounded to the type of x
 
     def per_row(values: Tensor) -> Tensor:
-        values = values.float()
         return values.repeat_interleave(antiquant_group_size, 0)[: len(wide)] if antiquant_group_size else values
 
     if antiquant_offset is not None:
-        wide = wide + per_row(antiquant_offset)
-    return matmul(x, (wide * per_row(antiquant_scale)).to(x.dtype), bias)
+        wide = wide + per_row(antiquant_offset.to(x.dtype))
+    return matmul(x, wide * per_row(antiquant_scale.to(x.dtype)), bias)
 
 
 @reference("npu_dynamic_quant")
