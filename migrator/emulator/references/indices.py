@@ -11,7 +11,8 @@ from .registry import reference
 
 @reference("aten::one_hot")
 def one_hot(self: Tensor, num_classes: int = -1) -> Tensor:
-    return F.one_hot(self.long(), num_classes)
+    """Ones and zeros of the type of the indices."""
+    return F.one_hot(self.long(), num_classes).to(self.dtype)
 
 
 @reference("aten::multilabel_margin_loss_forward")
