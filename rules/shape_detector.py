@@ -58,7 +58,11 @@ NOT_INSIDE = frozenset({"len", "range", "next", "list", "sorted", "isinstance", 
 AROUND = frozenset({"enumerate", "tqdm", "trange", "zip", "iter", "islice", "track"})
 
 
-@rule.on_file("oader(", "oader)", "oader:", "oader,", "oaders[", ".backward(", ".step(")
+# No identifiers: `train_loader` and `DataLoader` count as well.
+ENDINGS = ("oader(", "oader)", "oader:", "oader,", "oader ", "oader\n", "oader\r", "oaders[")
+
+
+@rule.on_file(*ENDINGS, ".backward(", ".step(")
 def put_in(match: FileMatch) -> list[Fix | Report]:
     if "torch" not in match.file.source.text:
         return []
