@@ -11,7 +11,9 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,6 +54,7 @@ def _run(paths: Sequence[str], options: Options) -> int:
 
     with _user_errors():
         source = _stdin(paths, options)
+        _check_output(options)
         job = _job(paths, options)
         _migrate(job, paths, options, source)
         if options.writes:
@@ -78,6 +81,15 @@ def _stdin(paths: Sequence[str], options: Options) -> bytes | None:
     if not Path(name).name or Path(name).is_dir():
         raise click.UsageError(f"--stdin-filename must name a file, not {name!r}")
     return sys.stdin.buffer.read()
+
+
+def _check_output(options: Options) -> None:
+    """Refuse a report that cannot be written before anything else is."""
+    for option, name in (("--output", options.output), ("--write-baseline", options.write_baseline)):
+        if name and not (folder := Path(name).parent).is_dir():
+            raise UserError(f"{option} {name}: there is no folder {folder}")
+        if name and Path(name).is_dir():
+            raise UserError(f"{option} {name}: this is a folder; name a file")
 
 
 def _migrate(job: Job, paths: Sequence[str], options: Options, source: bytes | None = None) -> None:
@@ -195,6 +207,9 @@ class Cli(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] in self.commands:
             return super().resolve_command(ctx, args)
+        close = get_close_matches(args[0], self.commands, n=1, cutoff=0.75)
+        if close and not Path(args[0]).exists():
+            raise UserError(f"no such command, file or folder: {args[0]} (did you mean {close[0]}?)")
         return None, main_job, args
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -204,6 +219,20 @@ class Cli(click.Group):
         write_sections([*main_job.params, *self.get_params(ctx)], ctx, formatter)
         self.format_commands(ctx, formatter)
         self.format_epilog(ctx, formatter)
+
+
+class _NamelessContext(click.Context):
+    """Of the main job, which has no name after the program's."""
+
+    @property
+    def command_path(self) -> str:
+        return super().command_path.rstrip()
+
+
+class MainJob(SectionedCommand):
+    """What runs when the first word names no command."""
+
+    context_class = _NamelessContext
 
 
 @click.group(cls=Cli, context_settings=HELP, epilog="""\
@@ -227,7 +256,7 @@ def cli() -> None:
     """Migrate PyTorch code from CUDA to Ascend NPUs."""
 
 
-@click.command(cls=SectionedCommand, context_settings=HELP)
+@click.command(cls=MainJob, context_settings=HELP)
 @common_options
 @job_options
 @click.pass_context
@@ -255,6 +284,7 @@ def analyze(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
     if not paths:
         raise click.UsageError("name a file or a folder")
     chosen = Options(**options, dry_run=True)
+    _check_output(chosen)
     with _user_errors():
         job = _job(paths, chosen)
         _migrate(job, paths, chosen)
@@ -289,8 +319,6 @@ def rules(rules_dir: tuple[str, ...], format: str) -> None:
 @click.argument("rule", metavar="ID|NAME")
 def rule(rules_dir: tuple[str, ...], rule: str) -> None:
     """Explain a rule: what, why, example, safety."""
-    from difflib import get_close_matches
-
     from migrator import catalogue, faults
 
     entries: list[Rule | Fault] = [*_registry(rules_dir).rules, *faults.ALL]
@@ -316,8 +344,12 @@ def api(ctx: click.Context, /, name: str, torch_npu: str | None, format: str) ->
     from migrator.target import detect
 
     with _user_errors():
-        answer = describe(name, detect(Path.cwd(), cli=torch_npu, config=None, soc=None))
-    text = json.dumps(answer.to_json(), indent=2) if format == "json" else answer.to_text()
+        target = detect(Path.cwd(), cli=torch_npu, config=None, soc=None)
+    answer = describe(name, target)
+    if torch_npu and target.torch_npu not in torch_npu:
+        say(f"Target: torch_npu {target.torch_npu} ({target.reason}).")
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    text = json.dumps(answer.to_json(), indent=2) if format == "json" else answer.to_text(width)
     emit("stdout", f"{text}\n")
     ctx.exit(FINDINGS if answer.subject is Subject.UNKNOWN else CLEAN)
 

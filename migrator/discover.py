@@ -14,6 +14,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from migrator import unread
+
 DEFAULT_EXCLUDES = frozenset(
     (
         *(".git", ".hg", ".svn", ".bzr", ".jj"),
@@ -52,9 +54,15 @@ class Found:
 
 @dataclass
 class Discovery:
-    """The files in a stable order; what was passed over and why; folders that could not be read."""
+    """The files in a stable order; what was passed over and why; folders that could not be read.
+
+    foreign  PATH arguments that are no Python files
+    beside   files of other kinds in the folders, absolute, that programs may be configured or started with
+    """
 
     files: list[Found] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    beside: list[Path] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
 
@@ -67,8 +75,8 @@ def discover(paths: Sequence[str | Path], exclude: Sequence[str] = (), exclude_b
     """Find the files under the PATH arguments, in the order of the arguments, then by name.
 
     `exclude` are globs in the syntax of .gitignore.  They count from the PATH argument, from the current
-    folder and from `exclude_base`, the folder of the configuration file.  A file that is itself a PATH
-    argument is always found.  Raises PathError.
+    folder and from `exclude_base`, the folder of the configuration file.  A Python file that is
+    itself a PATH argument is always found.  Raises PathError.
     """
     spec = _exclude_spec(exclude)
     bases = [Path.cwd(), *([exclude_base] if exclude_base else [])]
@@ -78,9 +86,11 @@ def discover(paths: Sequence[str | Path], exclude: Sequence[str] = (), exclude_b
         root = _existing(Path(path))
         if root.is_dir():
             found = _walk(root, spec, [root, *bases], discovery)
-        else:
-            kind = kind_of(root) or FileKind.PYTHON
+        elif kind := kind_of(root) or _kind_of_argument(root):
             found = iter([Found(root, Path(path).name, root.parent, kind)])
+        else:
+            discovery.foreign.append(str(path))
+            continue
         for file in found:
             if file.path not in seen:
                 seen.add(file.path)
@@ -99,6 +109,11 @@ def kind_of(path: Path) -> FileKind | None:
             return FileKind.PYTHON if _SHEBANG.match(file.readline(200)) else None
     except OSError:
         return None
+
+
+def _kind_of_argument(path: Path) -> FileKind | None:
+    """A file that the user names is taken for Python, unless its suffix says that it is something else."""
+    return None if path.suffix else FileKind.PYTHON
 
 
 def _existing(path: Path) -> Path:
@@ -206,6 +221,8 @@ def _walk(root: Path, exclude: GitIgnoreSpec, bases: Sequence[Path], discovery: 
         if not is_dir:
             if kind := kind_of(path):
                 yield Found(path, display, root, kind)
+            elif unread.may_configure(path):
+                discovery.beside.append(path)
             continue
         ignores = ignores.inside(path)
         try:

@@ -113,7 +113,8 @@ def job_options(command: CommandT) -> CommandT:
     return _add(
         command,
         click.option("--dry-run", "--diff", "dry_run", is_flag=True, help="Print the diff, write nothing."),
-        click.option("--check", is_flag=True, help="Write and print nothing; the exit code tells."),
+        click.option("--check", is_flag=True,
+                     help="Write nothing, print nothing but a --format that is asked for; the exit code tells."),
         click.option("--stdin-filename", metavar="FILE",
                      help="Read the source, named FILE, from stdin; write the result to stdout."),
         click.option("--commit-per-rule", is_flag=True, help="One git commit for each rule that changes something."),

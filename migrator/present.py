@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import get_terminal_size
 
-from migrator import __version__, diff, faults, report
+from migrator import __version__, diff, faults, report, unread
 from migrator.edits import write_atomically
 from migrator.job import Job
 from migrator.options import Options
@@ -48,6 +48,9 @@ def note_skipped(job: Job, paths: Sequence[str], options: Options) -> None:
             say(f"not looked at: {path} ({reason})")
         if job.config.file:
             say(f"configuration: {job.config.file}")
+    if not (options.quiet or options.check):
+        for path in job.discovery.foreign:
+            say(f"not looked at: {path} (no Python file)")
     if not job.discovery.files and not job.discovery.unreadable and not options.quiet:
         say(f"no Python files in {', '.join(paths)}")
 
@@ -71,10 +74,13 @@ def _render(job: Job, paths: Sequence[str], options: Options, stream: Stream | N
         tool_version=__version__,
         target=job.target,
         rules=[*job.rules, *faults.ALL],
-        dry_run=not options.writes,
+        dry_run=options.dry_run or options.check,
         root=_root(paths),
+        paths=(options.stdin_filename,) if options.stdin_filename else paths,
     )
     format = job.config.format
+    if format == "text":
+        meta = replace(meta, unread=[_from_here(path) for path in unread.naming_cuda(job.discovery.beside)])
     color = stream is not None and is_coloured(stream, options.color)
     return report.render(
         format,
@@ -86,16 +92,28 @@ def _render(job: Job, paths: Sequence[str], options: Options, stream: Stream | N
     )
 
 
+def _from_here(path: Path) -> str:
+    here = Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
+
+
 def _root(paths: Sequence[str]) -> str:
-    """The folder that the shown paths count from, as the user named it."""
+    """The folder that the shown paths count from, as the user named it.
+
+    That is a folder that is the only PATH.  Else names could be mistaken, and git would not find them: then
+    they count from the current folder.
+    """
     if len(paths) != 1:
         return "."
-    return paths[0] if Path(paths[0]).is_dir() else str(Path(paths[0]).parent)
+    path = Path(paths[0])
+    if path.is_dir():
+        return paths[0]
+    return "." if path.resolve().is_relative_to(Path.cwd()) else str(path.parent)
 
 
 def _as_shown(job: Job, paths: Sequence[str]) -> list[FileResult]:
-    """With several PATHs, names below each could be mistaken: then they count from the current folder."""
-    if len(paths) < 2:
+    """The results with paths that count from `_root`, where a file is below it."""
+    if _root(paths) != ".":
         return job.results
     shown = list(job.results)
     here = Path.cwd()

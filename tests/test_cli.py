@@ -126,8 +126,19 @@ def test_quiet_reports_failures_only(repo: Path, npu_migrate: Run) -> None:
     assert done.err.count("\n") == 1
 
 
-def test_a_file_argument_is_shown_by_its_name(repo: Path, npu_migrate: Run) -> None:
-    assert npu_migrate("src/b.py", "--dry-run").out.startswith(b"diff --git a/b.py b/b.py\n")
+def test_the_diff_of_a_file_argument_applies_where_the_user_stands(committed: Path, npu_migrate: Run) -> None:
+    done = npu_migrate("src/b.py", "--dry-run")
+    assert done.out.startswith(b"diff --git a/src/b.py b/src/b.py\n")
+    assert "`npu-migrate src/b.py` makes these changes" in done.err
+    subprocess.run(["git", "apply"], input=done.out, check=True)
+    assert contents(committed)["src/b.py"] == NPU
+    files = npu_migrate("src/b.py", "--dry-run", "--format", "json").json["files"]
+    assert [file["path"] for file in files] == ["b.py"]
+
+
+def test_a_file_elsewhere_is_shown_by_its_name(repo: Path, npu_migrate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repo / "src")
+    assert npu_migrate("../a.py", "--dry-run").out.startswith(b"diff --git a/a.py b/a.py\n")
 
 
 def test_several_paths_are_shown_from_the_current_folder(repo: Path, npu_migrate: Run) -> None:
@@ -171,9 +182,14 @@ def test_output_to_a_file_leaves_stdout_to_the_diff(repo: Path, npu_migrate: Run
 
 
 def test_output_that_cannot_be_written(repo: Path, npu_migrate: Run) -> None:
-    done = npu_migrate(".", "--check", "--output", "no/such/folder/report.txt")
-    assert done.code == 2
-    assert "no/such/folder" in done.err
+    before = contents(repo)
+    for option in ("--output", "--write-baseline"):
+        done = npu_migrate(".", option, "no/such/folder/report.txt")
+        assert done.code == 2
+        assert f"{option} no/such/folder/report.txt: there is no folder no/such/folder" in done.err
+    assert "this is a folder" in npu_migrate(".", "--output", "src").err
+    assert npu_migrate("analyze", ".", "--output", "src").code == 2
+    assert contents(repo) == before
 
 
 def test_verbose_says_what_was_passed_over(repo: Path, npu_migrate: Run) -> None:
@@ -181,6 +197,19 @@ def test_verbose_says_what_was_passed_over(repo: Path, npu_migrate: Run) -> None
     done = npu_migrate(".", "--dry-run", "-v")
     assert "not looked at: link.py (a link to a.py" in done.err
     assert "a.py:2:18: NPU101 [safe, would be fixed]" in done.err.replace("\n    ", " ")
+
+
+def test_files_that_are_not_python(repo: Path, npu_migrate: Run) -> None:
+    (repo / "notes.ipynb").write_text('{"source": "x.cuda()"}')
+    (repo / "train.yaml").write_text("backend: nccl\n")
+    (repo / "plain.yaml").write_text("lr: 0.1\n")
+    done = npu_migrate("notes.ipynb", "a.py", "--dry-run")
+    assert "not looked at: notes.ipynb (no Python file)" in done.err
+    assert "1 file: 1 would change" in done.err
+    done = npu_migrate(".", "--dry-run")
+    assert "Not read: 2 files of other kinds name CUDA or NCCL." in done.err
+    assert "    notes.ipynb\n    train.yaml\n" in done.err
+    assert "plain.yaml" not in done.err
 
 
 def test_a_folder_without_python(tmp_path: Path, npu_migrate: Run) -> None:
@@ -259,6 +288,8 @@ def test_configuration_that_is_wrong(repo: Path, npu_migrate: Run) -> None:
         ((".", "--format", "xml"), "xml"),
         ((".", "--jobs", "0"), "jobs"),
         ((".", "--no-such-option"), "no-such-option"),
+        ((".", "--no-such-option"), "Usage: npu-migrate [OPTIONS] PATH..."),
+        (("analyse", "."), "did you mean analyze?"),
         ((".", "--baseline", "missing.json"), "missing.json: cannot be read"),
         ((".", "--rules-dir", "nowhere"), "nowhere"),
         ((".", "--commit-per-rule", "--dry-run"), "--commit-per-rule goes with none of"),
@@ -291,6 +322,8 @@ def test_a_bug_is_exit_code_2(repo: Path, npu_migrate: Run, monkeypatch: pytest.
 def test_stdin(repo: Path, npu_migrate: Run) -> None:
     done = npu_migrate("--stdin-filename", "src/new.py", stdin=CUDA)
     assert (done.code, done.out) == (1, NPU)
+    assert "1 file: 1 changed." in done.err
+    assert "Nothing was written" not in done.err
     done = npu_migrate("-", "--stdin-filename", "new.py", "-q", stdin=b"\xef\xbb\xbfx = 1\r\n")
     assert done == Done(0, b"\xef\xbb\xbfx = 1\r\n", "")
     assert not (repo / "new.py").exists()
@@ -298,7 +331,7 @@ def test_stdin(repo: Path, npu_migrate: Run) -> None:
 
 def test_stdin_as_a_diff(repo: Path, npu_migrate: Run) -> None:
     done = npu_migrate("--stdin-filename", "src/new.py", "--diff", stdin=CUDA)
-    assert done.out.startswith(b"diff --git a/new.py b/new.py\n")
+    assert done.out.startswith(b"diff --git a/src/new.py b/src/new.py\n")
     assert npu_migrate("--stdin-filename", "new.py", "--check", stdin=CUDA) == Done(1, b"", "")
 
 

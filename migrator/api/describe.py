@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -62,8 +65,8 @@ class Description:
         values["subject"] = self.subject.value
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
-    def to_text(self) -> str:
-        """A few lines for a terminal, without a line break at the end."""
+    def to_text(self, width: int | None = None) -> str:
+        """One line for each thing that is known, broken at `width` columns; no line break at the end."""
         entries = [
             ("becomes" if self.kind in (api.Kind.RENAME.value, api.Kind.DROP.value) else "nearest", self._becomes()),
             ("exists", self._exists()),
@@ -78,6 +81,8 @@ class Description:
         ]
         lines = [self._headline()]
         lines += [f"  {label + ':':<14} {text}" for label, text in entries if text]
+        if width is not None:
+            lines = [_filled(line, width) for line in lines]
         return "\n".join(lines)
 
     def _headline(self) -> str:
@@ -89,6 +94,8 @@ class Description:
         return head
 
     def _becomes(self) -> str | None:
+        if self.row is None and self.subject is Subject.CUDA:
+            return self.replacement
         if self.row is None or self.replacement == self.name:
             return None
         if self.replacement is None:
@@ -113,6 +120,12 @@ class Description:
         return " and ".join(when) + ("" if self.available or not when else f"; not in {self.torch_npu}")
 
 
+def _filled(line: str, width: int) -> str:
+    """The line with its further lines below its text; names stay whole."""
+    indent = " " * 17
+    return textwrap.fill(line, max(width, 40), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def describe(name: str, target: Target) -> Description:
     """What there is to know about a CUDA name, an NPU name, another torch API, a variable or a package."""
     name = name.strip()
@@ -130,6 +143,9 @@ def describe(name: str, target: Target) -> Description:
     row = api.mapping_for(name) or api.mapping_for(f"env:{name}") or api.mapping_for(f"pkg:{name}")
     if row is not None:
         return _of_child(name, row, target)
+    inside = [row for row in api.mappings() if row.cuda.startswith(f"{name}.")]
+    if inside:
+        return _of_namespace(name, inside, target)
     return Description(name, target.torch_npu, Subject.UNKNOWN, suggestions=_alike(name))
 
 
@@ -167,6 +183,20 @@ def _of_child(name: str, row: api.Mapping, target: Target) -> Description:
         return _of_row(name, row, target)
     described = _of_npu(found, target)
     return replace(described, name=name, subject=Subject.CUDA, row=row.cuda, kind=row.kind.value, replacement=found)
+
+
+def _of_namespace(name: str, rows: Sequence[api.Mapping], target: Target) -> Description:
+    """A module or class that has no row itself, such as ``torch.cuda``: where most of its names go."""
+    renamed = [row for row in rows if row.npu and target.can(row)]
+    homes = Counter(row.npu.rpartition(".")[0] for row in renamed if row.npu)
+    return Description(
+        name,
+        target.torch_npu,
+        Subject.CUDA,
+        replacement=homes.most_common(1)[0][0] if 2 * len(renamed) > len(rows) else None,
+        remedy=f"{len(renamed)} of the {len(rows)} known names in it have a counterpart in torch_npu "
+        f"{target.torch_npu}. Ask for one of them: `npu-migrate api {[*renamed, *rows][0].cuda}`.",
+    )
 
 
 def _of_npu(name: str, target: Target) -> Description:
@@ -241,5 +271,6 @@ def _alike(name: str) -> tuple[str, ...]:
         known = {found: found for found in api.names("torch_npu")}
     alike = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     package = name.partition(".")[0] + "."
+    ending = [found for found in known if found.endswith("." + name.lstrip("."))]
     siblings = sorted(found for found in known if found.startswith(package) and package != "torch.")
-    return tuple(alike or siblings[:3])
+    return tuple((ending or alike or siblings)[:3])

@@ -49,6 +49,8 @@ class ReportMeta:
     rules     the rules that were selected and the tool's own faults
     dry_run   nothing was written: "fixed" findings are still in the files
     root      the directory that the results' paths are relative to, as the user named it ("." by default)
+    paths     the PATH arguments
+    unread    files of other kinds than Python that name CUDA, as they are reached from where the user stands
     """
 
     tool_version: str
@@ -56,6 +58,8 @@ class ReportMeta:
     rules: Sequence[RuleInfo]
     dry_run: bool
     root: str = "."
+    paths: Sequence[str] = (".",)
+    unread: Sequence[str] = ()
 
     def titles(self) -> dict[str, str]:
         """Rule id → one line on what the rule is about."""

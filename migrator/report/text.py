@@ -40,7 +40,7 @@ def render(
     """The report for `width` columns (at least 40).  `verbose` also lists what was fixed, and folds none."""
     page = _Page(meta, max(width, _NARROWEST), _painted if color else _plain, verbose)
     blocks = [*(page.file(result) for result in results), page.overview(results)]
-    blocks += [page.fixed(results), page.left(results), page.next_steps(results)]
+    blocks += [page.fixed(results), page.left(results), page.unread(), page.next_steps(results)]
     texts = ["\n".join(block) for block in blocks]
     return "\n\n".join(text for text in texts if text) + "\n"
 
@@ -129,6 +129,16 @@ class _Page:
         chip = f" on {target.soc}" if target.soc else ""
         yield from self._paragraph(f"Target: torch_npu {target.torch_npu}{chip} ({target.reason}).")
 
+    def unread(self) -> Iterator[str]:
+        names = [printable(name) for name in self.meta.unread]
+        if names:
+            noun = "1 file of another kind names" if len(names) == 1 else f"{len(names)} files of other kinds name"
+            yield from self._paragraph(f"Not read: {noun} CUDA or NCCL. Look at what your programs take from there:")
+            shown = names if self.verbose or len(names) == _SHOWN + 1 else names[:_SHOWN]
+            yield from (_INDENT + name for name in shown)
+            if len(shown) < len(names):
+                yield _INDENT + self.paint(f"… and {len(names) - len(shown)} more (-v names all)", _DIM)
+
     def fixed(self, results: Sequence[FileResult]) -> Iterator[str]:
         counts = sorted((c for c in by_rule(results) if c.fixed), key=lambda c: (-c.fixed, c.rule))
         if counts:
@@ -154,14 +164,14 @@ class _Page:
     def next_steps(self, results: Sequence[FileResult]) -> Iterator[str]:
         totals = Totals.of(results)
         if self.meta.dry_run and totals.changed:
-            command = f"npu-migrate {shlex.quote(printable(self.meta.root))}"
+            command = f"npu-migrate {printable(shlex.join(self.meta.paths))}"
             yield from self._paragraph(f"Nothing was written: `{command}` makes these changes.")
         if unsafe := unsafe_left(results):
             yield from self._paragraph(f"`--unsafe` would fix {unsafe} of what is left; review each of those changes.")
         if totals.remaining:
             worst = min((c for c in by_rule(results) if c.remaining), key=_worst_first)
             yield from self._paragraph(f"`npu-migrate rule {worst.rule}` explains a finding and its way out.")
-        elif totals.files and not totals.failed:
+        elif totals.files and not totals.failed and not self.meta.unread:
             yield "Nothing is left to do by hand."
 
     def _paragraph(self, text: str) -> list[str]:

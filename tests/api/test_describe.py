@@ -105,6 +105,24 @@ def test_suggestions_for_an_unknown_name(name, suggestion):
     assert "did you mean" in found.to_text()
 
 
+@pytest.mark.parametrize(("name", "home"), [("torch.cuda", "torch.npu"), ("torch.backends.cudnn", None)])
+def test_a_namespace_is_where_most_of_its_names_are(name, home):
+    found = about(name)
+    assert (found.subject, found.replacement) == (Subject.CUDA, home)
+    assert "known names in it have a counterpart in torch_npu 2.6.0" in found.to_text()
+
+
+def test_the_end_of_a_name_is_enough_for_a_suggestion():
+    assert "torch.Tensor.cuda" in about(".cuda").suggestions
+    assert about("synchronize").suggestions[0] == "torch.cuda.synchronize"
+
+
+def test_lines_are_broken_at_the_width_of_the_terminal():
+    text = about("torch.cuda.nvtx.range_push").to_text(60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert " ".join(text.split()) == " ".join(about("torch.cuda.nvtx.range_push").to_text().split())
+
+
 def test_nothing_to_say():
     assert about("frobnicate").to_text() == "frobnicate (torch_npu 2.6.0): nothing is known about this name"
 

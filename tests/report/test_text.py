@@ -52,11 +52,22 @@ def test_colour_changes_nothing_but_colour(results, meta) -> None:
 
 
 def test_dry_run_says_what_would_happen(results, meta) -> None:
-    report = render("text", results, replace(meta, dry_run=True, root="my repo"))
+    report = render("text", results, replace(meta, dry_run=True, root="my repo", paths=("my repo", "a")))
     assert "4 files: 1 would change, 1 failed, 1 skipped." in report
     assert "\nWould fix 3\n" in report
-    assert "\nNothing was written: `npu-migrate 'my repo'` makes these changes.\n" in report
+    assert "\nNothing was written: `npu-migrate 'my repo' a` makes these changes.\n" in report
     assert "my repo/src/train.py:3:24: NPU130" in report
+
+
+def test_files_that_were_not_read_are_named(results, meta) -> None:
+    names = [f"conf/{number}.yaml" for number in range(9)]
+    report = render("text", results, replace(meta, unread=names))
+    assert "Not read: 9 files of other kinds name CUDA or NCCL." in report
+    assert "    conf/2.yaml\n    … and 6 more (-v names all)\n" in report
+    assert "    conf/8.yaml\n" in render("text", results, replace(meta, unread=names), verbose=True)
+    clean = render("text", [], replace(meta, unread=names[:1]))
+    assert "Not read: 1 file of another kind names CUDA" in clean
+    assert "Nothing is left" not in clean
 
 
 def test_verbose_lists_what_was_fixed(results, meta) -> None:
