@@ -34,7 +34,10 @@ class FileContext:
     @cached_property
     def names(self) -> Names:
         """Scopes and references."""
-        return Names(self.tree, self.path, self.project.canonical, star_names)
+        return Names(self.tree, self.path, self.project.canonical, self._star_names)
+
+    def _star_names(self, module: str) -> frozenset[str] | None:
+        return star_names(module) or self.project.passed_on(module) or None
 
     def memo(self, make: Callable[[FileContext], T]) -> T:
         """What `make` finds out about the file, found out once."""

@@ -167,7 +167,12 @@ def _spelling(file: FileContext, reference: Reference, qualified: str) -> str:
     binding = reference.binding
     if binding is not None and reference.qualified:
         move = move_of(file, binding)
-        if isinstance(binding.node, cst.ImportStar):
+        if isinstance(binding.node, cst.ImportStar) and binding.qualified:
+            if not binding.qualified.startswith("torch"):
+                # Another file of the repository passes the name on, and keeps it when its own import moves.
+                root = file.names.canonical(f"{binding.qualified}.{reference.root.value}")
+                new = destination(root, file.target) or root
+                return reference.root.value + qualified[len(new) :] if _below(qualified, new) else importable(qualified)
             return qualified.rpartition(".")[2] if move is not None else importable(qualified)
         if move is not None and _below(qualified, move.qualified):
             return move.local + qualified[len(move.qualified) :]

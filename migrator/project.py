@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from migrator import syntax
+from migrator.exports import Exports, follow, short_names
 from migrator.names import module_name
 from migrator.programs import ModuleFacts, Programs, absolute_module, read_module
 from migrator.source import SourceError, decode
@@ -37,7 +38,7 @@ class Project:
     fields     (object, attribute) of OWNED names assigned on anything else: `args.cuda = …`
     functions  function or class → its parameter lists
     sinks      "device", "backend" → attributes, keys and options used as one
-    exports    qualified name in the repository → what it is imported from
+    exports    qualified name in the repository → what of torch it stands for
     imported   qualified names that some file imports from another
     modules    the repository's own modules
     programs   what runs together, and how it trains
@@ -118,15 +119,11 @@ class Project:
 
     def canonical(self, qualified: str) -> str:
         """Follow re-exports: `repo.amp.autocast` → `torch.cuda.amp.autocast`."""
-        for _ in range(8):
-            if qualified in self.exports:
-                qualified = self.exports[qualified]
-                continue
-            head, _, tail = qualified.rpartition(".")
-            if head not in self.exports:
-                break
-            qualified = f"{self.exports[head]}.{tail}"
-        return qualified
+        return follow(self.exports, qualified)
+
+    def passed_on(self, module: str) -> frozenset[str]:
+        """The names that `from module import *` brings of what comes from torch."""
+        return frozenset(name for home, _, name in (q.rpartition(".") for q in self.exports) if home == module)
 
     def defines(self, qualified: str) -> bool:
         """Whether a qualified name lies in a module of the repository."""
@@ -138,7 +135,9 @@ class Project:
 
     def is_imported_elsewhere(self, path: str, name: str) -> bool:
         """Whether another file imports `name` from the module at `path`."""
-        return f"{module_name(path)}.{name}" in self.imported
+        module = module_name(path).split(".")
+        known_as = [".".join(module[start:]) for start in range(len(module))]  # wherever the path starts
+        return any(f"{own}.{what}" in self.imported for own in known_as for what in (name, "*"))
 
 
 class _Gatherer:
@@ -151,13 +150,18 @@ class _Gatherer:
         self._fields: set[tuple[str, str]] = set()
         self._functions: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._sinks: defaultdict[str, set[str]] = defaultdict(set)
-        self._exports: dict[str, str] = {}
+        self._exports = Exports()
         self._imported: set[str] = set()
-        self._modules: set[str] = set()
+        self._paths: dict[str, None] = {}
         self._programs: dict[str, ModuleFacts] = {}
 
     def project(self) -> Project:
         """What was gathered."""
+        short = short_names(self._paths)
+        modules = {module_name(path) for path in self._paths}
+        packages = {module_name(path) for path in self._paths if path.endswith("__init__.py")}
+        # A lone script's name says little: `apex` elsewhere need not be the script apex.py.
+        modules |= {name for module, name in short.items() if "." in name or module in packages}
         return Project(
             bases=self._bases,
             owned={name: frozenset(found) for name, found in self._owned.items()},
@@ -166,9 +170,9 @@ class _Gatherer:
             fields=frozenset(self._fields),
             functions={name: tuple(sorted(found)) for name, found in self._functions.items()},
             sinks={sink: frozenset(found - _NEUTRAL) for sink, found in self._sinks.items()},
-            exports=self._exports,
+            exports=self._exports.resolved(short),
             imported=frozenset(self._imported),
-            modules=frozenset(self._modules),
+            modules=frozenset(modules),
             programs=Programs(self._programs),
         )
 
@@ -177,14 +181,13 @@ class _Gatherer:
         if not path.endswith((".py", ".pyi")):
             return
         module = module_name(path)
-        self._modules.add(module)
+        self._paths[path] = None
         self._module = module
         try:
             found = syntax.parse(decode(raw).text)
         except (SyntaxError, ValueError, SourceError, RecursionError, MemoryError):
             return
-        for statement in found.tree.body:
-            self._export(path, module, statement)
+        self._exports.add(path, found)
         self._programs[module] = read_module(path, found)
         for call in found.all(ast.Call):
             self._call(call)
@@ -246,25 +249,6 @@ class _Gatherer:
     def _import(self, path: str, node: ast.ImportFrom) -> None:
         module = absolute_module(path, node)
         self._imported |= {f"{module}.{alias.name}" for alias in node.names}
-
-    def _export(self, path: str, module: str, statement: ast.stmt) -> None:
-        """What another file may import from here although it comes from torch."""
-        if isinstance(statement, (ast.Try, ast.If)):
-            for part in (
-                *statement.body,
-                *statement.orelse,
-                *(s for h in getattr(statement, "handlers", ()) for s in h.body),
-            ):
-                self._export(path, module, part)
-        elif isinstance(statement, ast.ImportFrom):
-            source = absolute_module(path, statement)
-            for alias in statement.names:
-                if alias.name != "*" and (statement.level or source.startswith("torch")):
-                    self._exports.setdefault(f"{module}.{alias.asname or alias.name}", f"{source}.{alias.name}")
-        elif isinstance(statement, ast.Import):
-            for alias in statement.names:
-                if alias.asname and alias.name.startswith("torch."):
-                    self._exports.setdefault(f"{module}.{alias.asname}", alias.name)
 
 
 def _last(node: ast.expr) -> str:

@@ -132,7 +132,8 @@ PLACES = {
     ),
     "once under one condition": (
         "if has_torch():\n    import torch\nif has_torch():\n    from torch import nn\ntorch.cuda.init()\n",
-        "if has_torch():\n    import torch\n    import torch_npu\nif has_torch():\n    from torch import nn\ntorch.npu.init()\n",
+        "if has_torch():\n    import torch\n    import torch_npu\nif has_torch():\n    from torch import nn\n"
+        "torch.npu.init()\n",
     ),
     "where no type checker looks": (
         "if not TYPE_CHECKING:\n    import torch\nx = torch.zeros(2).cuda()\n",
@@ -150,3 +151,30 @@ def test_place_of_the_import(migrated, before, after):
     outcome = migrated(before, select=("core",))
     assert outcome.text == after
     assert migrated(after, select=("core",)).result.after is None
+
+
+COMPAT = "import torch\nfrom torch import cuda\nfrom torch.cuda.amp import GradScaler\ntc = torch.cuda\n"
+PASSED_ON = {
+    "below src": ("src/pkg/compat.py", "src/pkg/train.py", "from pkg.compat import cuda, GradScaler, tc\n"),
+    "beside the script": ("tools/compat.py", "tools/train.py", "from compat import cuda, GradScaler, tc\n"),
+    "with a star": ("pkg/compat.py", "pkg/train.py", "from .compat import *\n"),
+    "with a star over two files": ("pkg/compat.py", "train.py", "from pkg.common import *\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("home", "path", "statement"), PASSED_ON.values(), ids=PASSED_ON)
+def test_names_that_another_file_passes_on(migrated, home, path, statement):
+    code = statement + "cuda.synchronize()\ns = GradScaler(1.0, 2.0, 0.5, 9, on)\ntc.CUDAGraph()\ntc.nccl.version()\n"
+    files = {home: COMPAT, path: code, "src/pkg/__init__.py": "", "pkg/__init__.py": ""}
+    files["pkg/common.py"] = "from .compat import *\n"
+    source = migrated(COMPAT, path=home, files=files, select=("core",)).text
+    assert "from torch_npu import npu as cuda\n" in source and "tc = torch.npu\n" in source
+    outcome = migrated(code, path=path, files=files, select=("core",))
+    expected = "cuda.synchronize()\ns = GradScaler(1.0, 2.0, 0.5, 9, enabled=on)\ntc.NPUGraph()\ntc.nccl.version()\n"
+    assert outcome.text.endswith(statement + expected)
+    assert outcome.left_on(code.count("\n"))
+
+
+def test_torch_that_another_file_passes_on(migrated):
+    outcome = migrated("from compat import *\ntorch.cuda.init()\n", files={"compat.py": "import torch\n"})
+    assert outcome.text == "import torch_npu\nfrom compat import *\ntorch.npu.init()\n"
