@@ -73,8 +73,10 @@ def _conditions(file: FileContext, statement: cst.CSTNode) -> tuple[tuple[str, b
 
 def _moves(file: FileContext, statement: cst.CSTNode, edits: Sequence[Edit]) -> bool:
     """Whether an import of torch becomes one of torch_npu, and nothing else asks for that name."""
-    imports = [file.tree.span(s) for s in (*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom))]
+    statements = (*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom))
+    imports = [(first, file.source.past_comment(last)) for first, last in map(file.tree.span, statements)]
     start, end = file.tree.span(statement)
+    end = file.source.past_comment(end)
     named = any(
         PACKAGE + "." in edit.text and not any(first <= edit.start and edit.end <= last for first, last in imports)
         for edit in edits

@@ -20,6 +20,7 @@ from io import BytesIO
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 _LEADING_FORM_FEEDS = re.compile(r"(?:(?<=[\r\n])|\A)\f+")
+_COMMENT = re.compile(r"[ \t]*#[^\r\n]*")
 _BRACKETS = re.compile(r"[()\[\]{}]")
 _LONG_CHAIN = re.compile(r"[-+~]{500}|(?:\bnot\s+){500}")
 _MAX_DEPTH = 200  # CPython's own limit for brackets
@@ -70,6 +71,11 @@ class Source:
         """The text of a 1-based line, with its newline."""
         starts = self._line_starts
         return self.text[starts[line - 1] : starts[line] if line < len(starts) else len(self.text)]
+
+    def past_comment(self, offset: int) -> int:
+        """Where the comment ends that follows on the same line; the offset itself where none does."""
+        comment = _COMMENT.match(self.text, offset)
+        return comment.end() if comment else offset
 
     def joined(self, start: int, statements: Sequence[str]) -> str:
         """Statements in the place of one at `start`: on lines of their own, or behind `;` where it shares its line."""

@@ -37,13 +37,18 @@ def rewrite_import(match: Import) -> tuple[Moved, list[str]]:
 
 def _rewrite_import(match: Import, statement: cst.Import) -> tuple[Moved, list[str]]:
     moved, stays = Moved(), []
+    needless: list[cst.CSTNode] = []
+    others = len(match.bindings) < len(statement.names)
     for binding in match.bindings:
         alias = binding.node
         assert isinstance(alias, cst.ImportAlias)
         if alias.asname is None:
             # `import torch.cuda` binds torch, and `import torch` gives all of it.
             moved.names.append(match.file.tree.text(alias.name))
-            moved.edits.append(match.replace(alias.name, "torch"))
+            if (others or _has_own_line(match.file, statement)) and _is_imported_before(match.file, binding):
+                needless.append(alias)
+            else:
+                moved.edits.append(match.replace(alias.name, "torch"))
             continue
         move = moves.move_of(match.file, binding)
         if move is None:
@@ -56,7 +61,23 @@ def _rewrite_import(match: Import, statement: cst.Import) -> tuple[Moved, list[s
             moved.edits.append(match.replace(statement, f"from {package} import {_as(last, move.local)}"))
         else:
             moved.edits.append(match.replace(alias.name, move.module))
+    if needless:
+        moved.edits += drop_imported(match.file, needless)
     return moved, stays
+
+
+def _is_imported_before(file: FileContext, binding: Binding) -> bool:
+    """Whether the same name has been imported before in the same block, or in one around it."""
+    tree, start = file.tree, file.tree.span(binding.node)[0]
+    around = list(tree.ancestors(binding.node))
+    return any(
+        other.is_import and tree.span(other.node)[0] < start and _block(file, other.node) in around
+        for other in binding.scope.bindings[binding.name]
+    )
+
+
+def _block(file: FileContext, node: cst.CSTNode) -> cst.CSTNode | None:
+    return next((a for a in file.tree.ancestors(node) if isinstance(a, (cst.Module, cst.BaseSuite))), None)
 
 
 def _rewrite_from(match: Import, statement: cst.ImportFrom) -> tuple[Moved, list[str]]:
@@ -104,22 +125,37 @@ def split_import(match: Import, statement: cst.ImportFrom, targets: Mapping[cst.
     start, end = file.tree.span(statement)
     if all(alias in targets for alias in statement.names):
         return [Edit(start, end, file.source.joined(start, new))]
-    return [*_taken_out(file, statement.names, targets), Edit(end, end, file.source.joined(start, ["", *new]))]
+    added = file.source.joined(start, ["", *new])
+    if not added.startswith(";"):
+        end = file.source.past_comment(end)
+    return [*_taken_out(file, statement.names, targets), Edit(end, end, added)]
 
 
 def _taken_out(file: FileContext, names: Sequence[cst.ImportAlias], leaving: Container[cst.CSTNode]) -> list[Edit]:
-    """Edits that take some names, but not all, out of an import statement."""
-    edits = []
+    """Edits that take some names, but not all, out of an import statement; a comment goes with its name."""
+    text, edits = file.source.text, []
+    statement = file.tree.parents[names[0]]
+    in_parentheses = isinstance(statement, cst.ImportFrom) and statement.lpar is not None
     for index, alias in enumerate(names):
         if alias not in leaving:
             continue
         start, end = file.tree.span(alias)
-        if any(later not in leaving for later in names[index + 1 :]):
+        first, rest = _line_start(text, start), _REST_OF_LINE.match(text, end)
+        if in_parentheses and rest and not text[first:start].strip():
+            start, end = first, rest.end()
+        elif any(later not in leaving for later in names[index + 1 :]):
             end = file.tree.span(names[index + 1])[0]
-        else:
+        elif "#" not in text[file.tree.span(names[index - 1])[1] : start]:
             start = file.tree.span(names[index - 1])[1]
         edits.append(Edit(start, end, ""))
     return edits
+
+
+_REST_OF_LINE = re.compile(r"[ \t]*,?[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)")
+
+
+def _line_start(text: str, offset: int) -> int:
+    return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
 
 
 def is_stored(match: Method) -> bool:
@@ -224,7 +260,7 @@ def first_line_edit(match: Match, handler: cst.ExceptHandler, lines: list[str]) 
     assert isinstance(body, cst.IndentedBlock)
     start, _ = file.tree.span(body.body[0])
     text = file.source.text
-    indent = text[max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1 : start]
+    indent = text[_line_start(text, start) : start]
     unit = body.indent or file.tree.module.default_indent
     shown = [line.replace("    ", unit, 1) if line.startswith("    ") else line for line in lines]
     return Edit(start, start, "".join(f"{line}{file.source.newline}{indent}" for line in shown))
@@ -281,16 +317,21 @@ def drop_imported(file: FileContext, aliases: Sequence[cst.CSTNode]) -> list[Edi
     return _taken_out(file, statement.names, aliases)
 
 
-def _without(file: FileContext, statement: cst.CSTNode) -> Edit:
-    """Delete a statement: its line where it has one of its own and is not all of a block, else `pass`."""
-    start, end = file.tree.span(statement)
+def _has_own_line(file: FileContext, statement: cst.CSTNode) -> bool:
+    """Whether a statement shares its line with no other, and is not all of a block."""
     line = file.tree.parents[statement]
     block = file.tree.parents.get(line)
     alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
-    if not alone or (isinstance(block, cst.IndentedBlock) and len(block.body) == 1):
+    return alone and not (isinstance(block, cst.IndentedBlock) and len(block.body) == 1)
+
+
+def _without(file: FileContext, statement: cst.CSTNode) -> Edit:
+    """Delete a statement: its line where it has one of its own and is not all of a block, else `pass`."""
+    start, end = file.tree.span(statement)
+    if not _has_own_line(file, statement):
         return Edit(start, end, "pass")
     text = file.source.text
-    first = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
+    first = _line_start(text, start)
     while end < len(text) and text[end] not in "\r\n":
         end += 1
     end += 2 if text.startswith("\r\n", end) else 1 if end < len(text) else 0

@@ -178,3 +178,40 @@ def test_names_that_another_file_passes_on(migrated, home, path, statement):
 def test_torch_that_another_file_passes_on(migrated):
     outcome = migrated("from compat import *\ntorch.cuda.init()\n", files={"compat.py": "import torch\n"})
     assert outcome.text == "import torch_npu\nfrom compat import *\ntorch.npu.init()\n"
+
+
+STATEMENTS = {
+    "comments go with their names": (
+        "from torch.cuda import (  # all\n    Stream,  # a stream\n    nccl,    # none\n    Event as Ev,  # event\n)\n"
+        "nccl.version()\n",
+        "from torch.cuda import (  # all\n    nccl,    # none\n)\nfrom torch_npu.npu import Stream, Event as Ev\n"
+        "nccl.version()\n",
+    ),
+    "the last name beside the bracket": (
+        "from torch.cuda import (nccl,  # none\n    Stream)\nnccl.version()\n",
+        "from torch.cuda import (nccl,  # none\n    )\nfrom torch_npu.npu import Stream\nnccl.version()\n",
+    ),
+    "continued with backslashes": (
+        "from torch.cuda import Stream, \\\n    nccl, \\\n    Event\nnccl.version()\n",
+        "from torch.cuda import nccl\nfrom torch_npu.npu import Stream, Event\nnccl.version()\n",
+    ),
+    "a comment stays on its line": (
+        "from torch import nn, cuda  # noqa: F401\n",
+        "from torch import nn  # noqa: F401\nfrom torch_npu import npu\n",
+    ),
+    "torch imported before": (
+        "import torch\nimport torch_npu\nimport torch.cuda\nimport os, torch.cuda.amp\ntorch.cuda.init()\n",
+        "import torch\nimport torch_npu\nimport os\ntorch.npu.init()\n",
+    ),
+    "torch imported before, elsewhere": (
+        "if a:\n    import torch\nelse:\n    import torch.cuda\n",
+        "if a:\n    import torch\n    import torch_npu\nelse:\n    import torch\n    import torch_npu\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), STATEMENTS.values(), ids=STATEMENTS)
+def test_import_statements(migrated, before, after):
+    outcome = migrated(before, select=("core",))
+    assert outcome.text == after
+    assert migrated(after, select=("core",)).result.after is None
