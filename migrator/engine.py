@@ -141,7 +141,7 @@ class _Migration:
         return FileResult(self.path, Status.CHANGED, tuple(diagnostics), self.raw, after)
 
     def _round(self) -> tuple[list[Diagnostic], bool]:
-        """One pass: what is left for a person, and whether a fix had to wait."""
+        """One pass: what is left for a person, and whether another one is needed."""
         file = FileContext(self.source, self.path, self.settings.target, self.project)
         file.acts = partial(self._acts, file)
         findings = list(self._wanted(file, self._collect(file)))
@@ -160,7 +160,7 @@ class _Migration:
         if taken:
             self.source = replace(self.source, text=apply(self.source.text, taken))
             self.offsets = self.offsets.then(taken)
-        return left, bool(waiting)
+        return left, bool(waiting) or any(isinstance(f.outcome, Fix) and f.outcome.again for f in made)
 
     def _passing(self, file: FileContext, made: list[Finding]) -> tuple[list[Finding], list[Edit]]:
         """The fixes that write only names that exist, what follows from them, and the edits of both."""

@@ -21,6 +21,7 @@ class Fix:
     needs          modules that must have been imported where the new code runs; (): torch_npu, but only in a
                    file that imports torch (a device string elsewhere needs nothing); None: nothing at all
     node           where the finding is shown; None: the match's node
+    again          whether other rules have to look at what it writes
     """
 
     edits: Sequence[Edit]
@@ -30,6 +31,7 @@ class Fix:
     severity: Severity | None = None
     needs: tuple[str, ...] | None = ("torch_npu",)
     node: Any = None
+    again: bool = False
 
 
 @dataclass(frozen=True)

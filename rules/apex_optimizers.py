@@ -1,8 +1,8 @@
 """Replace apex's fused optimizers, which need CUDA, by torch's.
 
 FusedAdam is AdamW unless adam_w_mode=False, with a weight decay of 0 where torch's default is 0.01; its arguments stand
-in another order.  FusedSGD and FusedAdagrad are SGD and Adagrad.  Where nothing speaks against it (see
-fused-optimizer) the fused class of torch_npu takes their place.
+in another order.  FusedSGD and FusedAdagrad are SGD and Adagrad.  Where nothing speaks against it,
+fused-optimizer goes on to the fused class of torch_npu.
 
 apex computed in float32 for float16 parameters too; torch does not: keep parameters in float32, under autocast.
 FusedLAMB and FusedNovoGrad have no counterpart: NpuFusedLamb is another LAMB.
@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from migrator.fused import against
 from migrator.moves import Move
 from migrator.names import Binding
 from migrator.rule import ERROR, INFO, SAFE, Call, Edit, Example, Fix, Import, Name, Report, Rule
-from migrator.statements import drop_arguments, drop_imported, falls_back, split_import
-
-LOOP = "for x in data:\n    opt.zero_grad()\n    net(x.npu()).sum().backward()\n    opt.step()\n"
+from migrator.statements import drop_arguments, falls_back, split_import
 
 rule = Rule(
     id="NPU203",
@@ -36,10 +33,6 @@ rule = Rule(
         Example(
             "import torch\nimport torch_npu\nimport apex\nopt = apex.optimizers.FusedSGD(p, 0.1, set_grad_none=True)\n",
             "import torch\nimport torch_npu\nimport apex\nopt = torch.optim.SGD(p, 0.1)\n",
-        ),
-        Example(
-            f"import torch_npu\nfrom apex.optimizers import FusedAdam\nopt = FusedAdam(net.parameters())\n{LOOP}",
-            f"import torch_npu\nopt = torch_npu.optim.NpuFusedAdamW(net.parameters(), weight_decay=0.0)\n{LOOP}",
         ),
         Example.reported(
             "from apex.optimizers import FusedAdam\nopt = FusedAdam(p, adam_w_mode=mode)\n", "adam_w_mode="
@@ -75,7 +68,7 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What a call becomes: a class of torch.optim or torch_npu.optim, and the edits of its arguments."""
+    """What a call becomes: a class of torch.optim, and the edits of its arguments."""
 
     qualified: str
     edits: list[Edit]
@@ -103,15 +96,12 @@ def _change(match: Import, binding: Binding) -> Fix | Report:
         return Report(f"{name} needs CUDA{why}", REMEDY, node=binding.node)
     new = kinds.pop()
     last = new.rpartition(".")[2]
-    kept = file.project.is_imported_elsewhere(file.path, binding.name)
-    if new.startswith("torch_npu") and not kept:
-        spelled, edits = new, drop_imported(file, [binding.node])
-    else:
-        spelled = binding.name if kept or file.names.is_bound(last) else last
-        edits = split_import(match, statement, {binding.node: Move(new, spelled)})
+    keep = file.names.is_bound(last) or file.project.is_imported_elsewhere(file.path, binding.name)
+    spelled = binding.name if keep else last
+    edits = split_import(match, statement, {binding.node: Move(new, spelled)})
     for use, found in made:
         edits += [match.replace(use.node, spelled), *found.edits]
-    return Fix(edits, f"{name} → {new}", needs=("torch_npu",) if new.startswith("torch_npu") else ())
+    return Fix(edits, f"{name} → {new}", needs=(), again=True)
 
 
 @rule.on_name("apex.optimizers.*", words=("apex",))
@@ -126,7 +116,8 @@ def change_use(match: Name) -> Fix | Report | None:
         return Report(f"{match.qualified} needs CUDA: {found}", REMEDY)
     if not any(binding.name == binding.qualified == "torch" for binding in match.file.names.import_bindings):
         return Report(f"{match.qualified} needs CUDA", f"Import torch, and use {found.qualified}.")
-    return Fix([match.replace(match.node, found.qualified), *found.edits], f"{match.qualified} → {found.qualified}")
+    edits = [match.replace(match.node, found.qualified), *found.edits]
+    return Fix(edits, f"{match.qualified} → {found.qualified}", again=True)
 
 
 def rewrite(match: Name) -> Rewrite | str:
@@ -147,9 +138,8 @@ def rewrite(match: Name) -> Rewrite | str:
         new = "Adam"
     if refused := [f"{key}={texts[key]}" for key, value in NEUTRAL.items() if texts.get(key, value) != value]:
         return f"{new} has no {', '.join(refused)}"
-    fused = f"torch_npu.optim.NpuFused{new}"
-    qualified = fused if match.file.target.has(fused) and not against(match) else f"torch.optim.{new}"
-    return Rewrite(qualified, _arguments(match.call, given, same, new == "AdamW" and "weight_decay" not in given))
+    decay = new == "AdamW" and "weight_decay" not in given
+    return Rewrite(f"torch.optim.{new}", _arguments(match.call, given, same, decay))
 
 
 def _arguments(call: Call, given: dict[str, cst.Arg], same: tuple[str, ...], decay: bool) -> list[Edit]:

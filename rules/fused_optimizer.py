@@ -17,7 +17,8 @@ need momentum (SGD), and nobody can try them without the hardware.
 import libcst as cst
 
 from migrator.fused import against, refused, uses_device
-from migrator.rule import INFO, SAFE, UNSAFE, WARNING, Example, Fix, Name, Report, Rule
+from migrator.rule import INFO, SAFE, UNSAFE, WARNING, Edit, Example, Fix, Name, Report, Rule
+from migrator.statements import drop_imported, falls_back
 
 IMPORTS = "import torch\nimport torch_npu\n"
 LOOP = "for x in data:\n    opt.zero_grad()\n    net(x.cuda()).sum().backward()\n    opt.step()\n"
@@ -36,6 +37,10 @@ rule = Rule(
         Example(
             f"{IMPORTS}opt = torch.optim.Adam(net.parameters(), lr=1e-3)\n{LOOP}",
             f"{IMPORTS}opt = torch_npu.optim.NpuFusedAdam(net.parameters(), lr=1e-3)\n{NPU_LOOP}",
+        ),
+        Example(
+            f"import torch_npu\nfrom torch.optim import SGD\nopt = SGD(net.parameters(), 0.1)\n{NPU_LOOP}",
+            f"import torch_npu\nopt = torch_npu.optim.NpuFusedSGD(net.parameters(), 0.1)\n{NPU_LOOP}",
         ),
         Example(
             f"from torch.optim import SGD\nimport torch_npu\nopt = SGD(net.parameters(), 0.1, 0.9)\n{STALE}",
@@ -88,13 +93,14 @@ def use_fused(match: Name) -> Fix | Report | None:
         return Report(f"{stays}: {why}", "Nothing has to change.")
     reasons = against(match)
     if not reasons:
-        return Fix(match.rename(new), f"{match.qualified} → {new}, which does the same in fewer kernels", _hint(match))
+        edits = [*match.rename(new), *_unused_import(match)]
+        return Fix(edits, f"{match.qualified} → {new}, which does the same in fewer kernels", _hint(match))
     message = f"{stays}: {new} needs proof, but {reasons[0]}"
     if _has_kernel(match, name) and not any(reason.kernel for reason in reasons):
         remedy = "Nothing has to change. fused=True has an NPU kernel and follows torch's rules: --unsafe adds it."
         return Fix([call.append("fused=True")], message, remedy, UNSAFE)
     remedy = "Nothing has to change. For more speed put that right, then write the fused class; --unsafe forces it."
-    return Fix(match.rename(new), message, remedy, UNSAFE)
+    return Fix([*match.rename(new), *_unused_import(match)], message, remedy, UNSAFE)
 
 
 @rule.on_name(*(f"torch_npu.optim.NpuFused{name}" for name in CLASSES))
@@ -108,6 +114,16 @@ def broken_buffer(match: Name) -> Report | None:
         "Use optimizer.zero_grad(), which leaves gradients where they are, or go back to torch.optim.",
         WARNING,
     )
+
+
+def _unused_import(match: Name) -> list[Edit]:
+    """Edits that take the class out of the import that nothing else uses."""
+    file, binding = match.file, match.reference.binding
+    if binding is None or not isinstance(file.tree.parents.get(binding.node), cst.ImportFrom):
+        return []
+    alone = len(file.names.uses(binding)) == 1 and binding.qualified == match.qualified
+    kept = file.project.is_imported_elsewhere(file.path, binding.name) or falls_back(file, binding.node)
+    return drop_imported(file, [binding.node]) if alone and not kept else []
 
 
 def _has_kernel(match: Name, name: str) -> bool:

@@ -287,6 +287,11 @@ def bert_adam(p, g, s, t, wd=0.01):
     rate = LR * (share / 0.1 if share < 0.1 else max((share - 1) / (0.1 - 1), 0))
     return p - rate * (m / (v.sqrt() + 1e-6) + wd * p)
 
+def apex_adam(p, g, s, t, wd=0.01, adam_w_mode=True):
+    g = g if adam_w_mode else g + wd * p
+    m, v = average(s, "m", g, 0.9) / (1 - 0.9**t), average(s, "v", g * g, 0.999) / (1 - 0.999**t)
+    return p - LR * (m / (v.sqrt() + 1e-8) + (wd * p if adam_w_mode else 0))
+
 def average(s, key, new, rate, start=0):
     s[key] = rate * s.get(key, start) + (1 - rate) * new
     return s[key]
@@ -297,6 +302,8 @@ PAIRS = {
     "AdamP": (adamp, lambda p: npu.NpuFusedAdamP(p, LR, weight_decay=0.01)),
     "Lamb": (lamb, lambda p: npu.NpuFusedLamb(p, LR, weight_decay=0.01)),
     "RMSpropTF": (rmsprop_tf, lambda p: npu.NpuFusedRMSpropTF(p, LR, momentum=0.9, weight_decay=0.01)),
+    "FusedAdam": (apex_adam, lambda p: torch.optim.AdamW(p, LR, weight_decay=0.01)),
+    "FusedAdam L2": (lambda *a: apex_adam(*a, adam_w_mode=False), lambda p: torch.optim.Adam(p, LR, weight_decay=0.01)),
     "BertAdam": (bert_adam, lambda p: npu.NpuFusedBertAdam(p, LR, warmup=0.1, t_total=20, max_grad_norm=-1)),
 }
 
@@ -329,7 +336,17 @@ print("RESULTS" + json.dumps(results))
 """
 
 
-def test_torch_npu_steps_by_the_formulas_of_other_packages(tmp_path: Path) -> None:
+def test_other_packages_step_by_the_same_formulas(tmp_path: Path) -> None:
     distances = json.loads(emulated(FORMULAS, folder=tmp_path).partition("RESULTS")[2])
-    assert set(distances) == {"AdamP", "Lamb", "RMSpropTF", "BertAdam"}
+    assert len(distances) == 6
     assert all(distance < 1e-6 for distance in distances.values()), distances
+
+
+def test_apex_becomes_a_fused_optimizer_in_one_run() -> None:
+    program = loops.HEAD + PROGRAMS["plain"].replace("torch.optim.Adam(", "FusedAdam(")
+    settings = Settings(Target("2.13.0", None, "test"), registry.load().select(["core", "NPU201", "NPU203"]))
+    raw = f"from apex.optimizers import FusedAdam\n{program}".encode()
+    result = migrate(raw, "program.py", settings, Project.scan([("program.py", raw)]))
+    assert result.after is not None
+    assert b"torch_npu.optim.NpuFusedAdamW(model.parameters(), lr=1e-2, weight_decay=0.0)" in result.after
+    assert b"apex" not in result.after and b"from torch.optim" not in result.after
