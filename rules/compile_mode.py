@@ -141,7 +141,9 @@ def _place(match: FileMatch, own: ModuleFacts) -> tuple[cst.CSTNode, Edit] | Non
 
 def _called(match: FileMatch, region: cst.CSTNode) -> set[str]:
     """The last names of everything that is called below a node."""
-    calls = [call for call in match.file.tree.all(cst.Call) if region in match.file.tree.ancestors(call)]
+    calls = match.file.tree.all(cst.Call)
+    if region is not match.node:
+        calls = [call for call in calls if region in match.file.tree.ancestors(call)]
     return {call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func) or "" for call in calls}
 
 

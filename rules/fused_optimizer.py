@@ -74,6 +74,11 @@ rule = Rule(
             f"{STALE.replace('cuda', 'npu')}",
             reports=("net.zero_grad()",),
         ),
+        Example.reported(
+            f"import torch\nopt = torch_npu.optim.NpuFusedSGD(net.parameters(), 0.1)\n{NPU_LOOP}"
+            "torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n",
+            "clip_grad_norm_ works",
+        ),
         Example.unchanged("import torch\nopt = torch.optim.Adam(net.parameters())\nopt.step()\n"),
     ],
 )  # fmt: skip
@@ -113,6 +118,18 @@ def broken_buffer(match: Name) -> Report | None:
         f"{match.qualified} goes wrong: {reasons[0]}",
         "Use optimizer.zero_grad(), which leaves gradients where they are, or go back to torch.optim.",
         WARNING,
+    )
+
+
+@rule.on_name("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
+def clip_in_the_buffer(match: Name) -> Report | None:
+    modules = match.file.project.programs.around(match.file.path)
+    made = [one for module in modules if module.training is not None for one in module.training.made]
+    if match.call is None or not any(one.fused for one in made):
+        return None
+    return Report(
+        "clip_grad_norm_ works beside a fused optimizer, but goes through all gradients one by one",
+        "Where it clips just the parameters of one optimizer, optimizer.clip_grad_norm_fused_(max_norm) is faster.",
     )
 
 

@@ -332,13 +332,24 @@ for name, (formula, make) in PAIRS.items():
         optimizer.step()
         optimizer.zero_grad()
     results[name] = max((a - b.cpu()).abs().max().item() for a, b in zip(ours.parameters(), theirs.parameters()))
+# clip_grad_norm_ and the fused optimizers' own clip the same.
+nets = network("npu"), network("npu")
+for net in nets:
+    next(gradients(net, "npu"))
+norms = [
+    torch.nn.utils.clip_grad_norm_(nets[0].parameters(), 0.01),
+    npu.NpuFusedSGD(nets[1].parameters(), LR).clip_grad_norm_fused_(0.01),
+]
+pairs = [norms, *([p.grad, q.grad] for p, q in zip(nets[0].parameters(), nets[1].parameters()))]
+results["clip"] = max((a - b).abs().max().item() for a, b in pairs)
+assert norms[0] > 0.02
 print("RESULTS" + json.dumps(results))
 """
 
 
 def test_other_packages_step_by_the_same_formulas(tmp_path: Path) -> None:
     distances = json.loads(emulated(FORMULAS, folder=tmp_path).partition("RESULTS")[2])
-    assert len(distances) == 6
+    assert len(distances) == 7
     assert all(distance < 1e-6 for distance in distances.values()), distances
 
 
