@@ -7,7 +7,7 @@ stays, definition and uses together; a field of an options object (`args.cuda`) 
 """
 
 from migrator.owners import OwnerKind
-from migrator.rule import INFO, SAFE, Example, FileMatch, Fix, Method, Name, Report, Rule, rename_or_report
+from migrator.rule import INFO, SAFE, Example, FileMatch, Fix, Method, Report, Rule, rename_or_report
 from migrator.statements import is_stored, overriding_methods
 
 rule = Rule(

@@ -54,5 +54,5 @@ def test_what_the_parser_sees(text, expected):
 
 def test_result_that_the_encoding_lacks():
     source = decode("# coding: latin-1\nx = 1\n".encode("latin-1"))
-    with pytest.raises(SourceError, match="latin-1|iso-8859-1"):
+    with pytest.raises(SourceError, match=r"latin-1|iso-8859-1"):
         source.encode("x = '模'\n")
