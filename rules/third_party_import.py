@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from migrator import api
-from migrator.rule import ERROR, INFO, MANUAL, Example, FileMatch, Report, Rule
+from migrator.rule import ERROR, INFO, MANUAL, WARNING, Example, FileMatch, Report, Rule, call_of
 from migrator.statements import falls_back
 
 rule = Rule(
@@ -74,9 +74,11 @@ ELSEWHERE = (
 )  # fmt: skip
 # Packages that find the NPU by themselves are spoken of where they are set up.
 SET_UP = {"deepspeed": ("deepspeed.initialize", "deepspeed.init_inference"), "accelerate": ("accelerate.Accelerator",)}
-# Packages that import without CUDA and fail later, so that a fallback for a failing import does not help.
-IMPORTABLE = {"torchvision", "transformers", "bitsandbytes", "pytorch3d", "torch_scatter", "torch_sparse",
-              "torch_cluster", "torch_spline_conv", "pyg_lib", "dgl", "faiss", "mmcv"}  # fmt: skip
+# Packages that import without CUDA and fail later.
+IMPORTABLE = {"torchvision", "transformers", "mmcv", "faiss", "bitsandbytes", "pytorch3d", "torch_scatter",
+              "torch_sparse", "torch_cluster", "torch_spline_conv", "pyg_lib", "dgl"}  # fmt: skip
+# Of those, the ones that are there in any case, so that no fallback for a failing import is ever taken.
+PRESENT = {"torchvision", "transformers", "mmcv", "faiss"}
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,13 @@ def report_packages(match: FileMatch) -> list[Report]:
             found.setdefault(name if once else (name, statement), _report(match, name, statement))
     for reference in names.references:
         name = _listed(match, reference.qualified)
-        below = reference.parts or reference.qualified in SET_UP.get(name or "", ())
-        if name is None or name in imported or not below:
+        if name is None or name in imported:
             continue
-        if name not in SET_UP or reference.qualified in SET_UP[name]:
+        if name in SET_UP:
+            speaks = reference.qualified in SET_UP[name] and call_of(file, reference.node) is not None
+        else:
+            speaks = bool(reference.parts)
+        if speaks:
             imported.add(name)
             found[name] = _report(match, name, reference.node)
     return list(found.values())
@@ -158,8 +163,8 @@ def _report(match: FileMatch, name: str, node: cst.CSTNode) -> Report:
         return Report(f"{name} runs on NPUs", package.remedy, INFO, node)
     if package.successor:
         return Report(f"{name} is another package on NPUs: {package.successor}", package.remedy, node=node)
-    if name.partition(".")[0] in IMPORTABLE:
-        return Report(f"{name} does not run on an NPU", package.remedy, node=node)
-    if falls_back(match.file, node):
+    root = name.partition(".")[0]
+    if root not in PRESENT and falls_back(match.file, node):
         return Report(f"{name} does not run on an NPU: the code falls back", package.remedy, INFO, node)
-    return Report(f"{name} does not run on an NPU", package.remedy, ERROR, node)
+    severity = WARNING if root in IMPORTABLE else ERROR
+    return Report(f"{name} does not run on an NPU", package.remedy, severity, node)
