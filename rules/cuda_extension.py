@@ -16,7 +16,7 @@ from migrator.rule import ERROR, UNSAFE, WARNING, Call, Example, Fix, Import, Ma
 from migrator.statements import split_import
 
 rule = Rule(
-    id="NPU903",
+    id="NPU902",
     name="cuda-extension",
     title="CUDA sources cannot be compiled for an NPU",
     applicability=UNSAFE,

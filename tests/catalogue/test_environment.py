@@ -128,7 +128,7 @@ def test_a_build_of_cuda_sources_is_an_inventory(migrated) -> None:
         "ops = load('ops', sources=['src/a.cpp', 'src/a_cuda.cu', 'src/b.cu'], extra_cuda_cflags=['-O3'])\n"
         "y = ops.forward(x)\nz = ops.backward(y)\n"
     )
-    (found,) = migrated(code, select=("NPU903",)).left
+    (found,) = migrated(code, select=("NPU902",)).left
     assert "src/a_cuda.cu, src/b.cu" in found.message and "backward, forward" in found.message
 
 
@@ -137,6 +137,6 @@ def test_half_of_the_extensions_being_cpp_changes_none(migrated) -> None:
         "from torch.utils.cpp_extension import CUDAExtension\n"
         "e = [CUDAExtension('a', ['a.cpp']), CUDAExtension('b', ['b.cpp', 'b.cu'])]\n"
     )
-    outcome = migrated(code, unsafe=True, select=("NPU903",))
+    outcome = migrated(code, unsafe=True, select=("NPU902",))
     assert outcome.text == code
     assert outcome.left_on(1) and outcome.left_on(2)
