@@ -73,8 +73,8 @@ def fuse(match: FileMatch) -> Iterator[Fix | Report]:
         if found is not None:
             yield found
     for cls in match.file.tree.all(cst.ClassDef):
-        text = match.file.tree.text(cls.body)
-        if "Norm" in cls.name.value and "rsqrt(" in text and re.search(r"\.pow\(2\)\.mean\(-1, keepdim=True\)", text):
+        text = match.file.tree.text(cls.body) if "Norm" in cls.name.value else ""
+        if "rsqrt(" in text and re.search(r"\.pow\(2\)\.mean\(-1, keepdim=True\)", text):
             remedy = "Its forward can be torch_npu.npu_rms_norm(x, self.weight, epsilon=eps)[0]."
             yield Report(f"{cls.name.value} is one kernel on an NPU: npu_rms_norm", remedy, INFO, cls.name)
 
