@@ -12,13 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from migrator.names import module_name
 from migrator.syntax import Syntax
 from migrator.training import Training, read_training
 
-_DEVICE = re.compile(r"(cuda|npu)(:.*)?", re.DOTALL)
-_DEVICE_NAMES = frozenset({"cuda", "npu"})
+_DEVICE = re.compile(r"(cuda|npu)(:.*)?|nccl|hccl", re.DOTALL)
+_DEVICE_NAMES = frozenset({"cuda", "npu", "is_cuda", "is_npu", "GradScaler", "NCCL", "HCCL"})
+_DEVICE_WORDS = re.compile(r"cuda|npu|GradScaler|[NHnh][Cc][Cc][Ll]")
 _NUMBERED = re.compile(r"(cuda|npu):(?!0$)")
 _NUMBER_NAME = re.compile(r"rank|gpu", re.IGNORECASE)
 _TEST_PATH = re.compile(r"(^|/)tests?/|(^|/)conftest\.py$")
@@ -144,9 +146,10 @@ def _imported(path: str, syntax: Syntax) -> Iterator[str]:
 
 
 def _names_device(syntax: Syntax) -> bool:
-    if "cuda" not in syntax.text and "npu" not in syntax.text:
+    if not _DEVICE_WORDS.search(syntax.text):
         return False
-    if any(node.attr in _DEVICE_NAMES for node in syntax.all(ast.Attribute)):
+    names = (node.attr for node in syntax.all(ast.Attribute)), (node.id for node in syntax.all(ast.Name))
+    if any(name in _DEVICE_NAMES for name in chain(*names)):
         return True
     values = [node.value for node in syntax.all(ast.Constant)]
     return any(isinstance(value, str) and _DEVICE.fullmatch(value) for value in values)
