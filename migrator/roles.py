@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from migrator import siblings
 from migrator.sinks import (
     MAX_DEPTH,
     SINKS,
@@ -65,7 +66,9 @@ _STRING_METHODS = frozenset(
     "startswith endswith replace split rsplit strip lstrip rstrip removeprefix removesuffix find index count "
     "partition".split()
 )
-_PASS_THROUGH = frozenset("str list tuple set frozenset sorted cycle iter reversed Choice param".split())
+_PASS_THROUGH = frozenset(
+    "str list tuple set frozenset sorted cycle iter reversed Choice param ib attrib Field".split()
+)  # fmt: skip
 _OPTION_CALLS = re.compile(r"^(add_argument|option|Option|argument|Argument|DEFINE_\w+|add_arg|hp_choice)$")
 _HELP = frozenset("help description doc msg message title label name reason metavar epilog usage".split())
 # What passes the value on as it is.
@@ -98,8 +101,8 @@ class Roles:
         parent = self._tree.parents.get(node)
         if parent is None or depth > MAX_DEPTH * 4:
             return Verdict(Role.UNKNOWN, "its use cannot be followed")
-        if (sibling := self._sibling(node, parent, sink)) is not None:
-            return sibling
+        if (beside := siblings.reason(self._file, node, sink)) is not None:
+            return Verdict(Role.SINK, beside)
         if isinstance(parent, cst.IfExp):
             if node is parent.test:
                 return Verdict(Role.UNKNOWN, "it is only tested for truth")
@@ -114,6 +117,8 @@ class Roles:
             return self._argument(parent, sink, depth)
         if isinstance(parent, (cst.Comparison, cst.ComparisonTarget)):
             return self._comparison(node, parent, sink, depth)
+        if siblings.literal_values(self._file, node):
+            return self._type(node, sink, depth)
         if isinstance(parent, (cst.Index, cst.Slice)):
             return Verdict(Role.KEY, "it is a subscript")
         if isinstance(parent, (cst.DictElement, cst.DictComp)):
@@ -162,22 +167,15 @@ class Roles:
         order = (Role.SINK, Role.KEY, Role.NAME, Role.WORDS, Role.COMPARED, Role.UNKNOWN)
         return min(verdicts, key=lambda v: order.index(v.role), default=Verdict(Role.UNKNOWN, "it is not used"))
 
-    def _sibling(self, node: cst.CSTNode, parent: cst.CSTNode, sink: str) -> Verdict | None:
-        """`"cuda" if … else "cpu"`, `["cpu", "cuda"]`: what stands beside it says what it is."""
-        beside: list[cst.CSTNode] = []
-        if isinstance(parent, cst.IfExp) and node is not parent.test:
-            beside = [parent.orelse if node is parent.body else parent.body]
-        elif isinstance(parent, cst.BooleanOperation):
-            beside = [parent.left, parent.right]
-        elif isinstance(parent, cst.Element):
-            container = self._tree.parents[parent]
-            beside = [e.value for e in getattr(container, "elements", ())]
-        for other in beside:
-            if isinstance(other, cst.SimpleString) and other.evaluated_value in SINKS[sink].siblings:
-                return Verdict(Role.SINK, f"it stands beside {other.value}")
-            if isinstance(other, cst.Call) and self._names.resolve(other.func) == "torch.device" and sink == "device":
-                return Verdict(Role.SINK, "it stands beside a torch.device")
-        return None
+    def _type(self, node: cst.CSTNode, sink: str, depth: int) -> Verdict:
+        """A value that an annotation allows: what takes it is what is annotated."""
+        annotation = self._tree.enclosing(node, cst.Annotation)
+        parent = self._tree.parents[annotation] if annotation is not None else None
+        if isinstance(parent, cst.Param):
+            return self._goes_to(parent.name, sink, depth)
+        if isinstance(parent, cst.AnnAssign):
+            return self._goes_to(parent.target, sink, depth)
+        return Verdict(Role.UNKNOWN, "it is part of a type")
 
     def _attribute(self, attribute: cst.Attribute, sink: str, depth: int) -> Verdict:
         """`"cuda:{}".format(i)`, `"a b".split()`: the value of the call is what is used."""
@@ -251,17 +249,19 @@ class Roles:
             return Verdict(Role.NAME, "it is a class argument")
         if not isinstance(call, cst.Call):
             return Verdict(Role.UNKNOWN, "its use cannot be followed")
-        function, name = self._names.resolve(call.func) or "", last_name(call.func)
+        func, index = call.func, -1 if arg.keyword else call.args.index(arg)
+        if index > 0 and last_name(func) == "partial":
+            func, index = call.args[0].value, index - 1  # partial(f, "cuda") calls f("cuda")
+        function, name = self._names.resolve(func) or "", last_name(func)
         if _OPTION_CALLS.match(name):
             return self._option(call, arg, sink)
         keyword = arg.keyword.value if arg.keyword else None
         if keyword is not None:
             return self._keyword_argument(call, keyword, name, sink, depth)
-        index = call.args.index(arg)
         kind = SINKS[sink]
         if kind.calls.get(function) == index:
             return Verdict(Role.SINK, f"{function} takes it" + (" as a location" if function == "torch.load" else ""))
-        if isinstance(call.func, cst.Attribute) and kind.methods.get(name) == index:
+        if isinstance(func, cst.Attribute) and kind.methods.get(name) == index:
             return Verdict(Role.SINK, f".{name}() takes a {sink}")
         if name in _LOGGERS or name.endswith(("Error", "Exception", "Warning")):
             return Verdict(Role.WORDS, "it is a message")
@@ -303,6 +303,8 @@ class Roles:
         for parameters in self._file.project.parameters(name):
             if index < len(parameters) and self._sinks.named(parameters[index], sink):
                 return Verdict(Role.SINK, f"parameter {parameters[index]} of {name}() is a {sink}")
+        if any(base.endswith("Enum") for base in self._file.project.bases.get(name, ())):
+            return Verdict(Role.UNKNOWN, f"it is a value of {name}")
         if name in SINKS[sink].receivers or words_of(name) & SINKS[sink].words:
             return Verdict(Role.SINK, f"{name}() takes a {sink}")
         return Verdict(Role.UNKNOWN, f"what {name or 'the call'}() does with it is unknown")

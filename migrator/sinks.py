@@ -76,7 +76,8 @@ SINKS = {
 }
 # `device_count` counts devices, `device_ids` lists integers: they hold none.
 _ABOUT_A_DEVICE = _set("count num name names map msg ids idx index")
-WITH_DEFAULT = _set("get getenv pop setdefault getattr")
+# Calls that name what a value is for: the default of `get("device", …)`, what `setattr(x, "device", …)` sets.
+WITH_DEFAULT = _set("get getenv pop setdefault getattr setattr __setattr__ setitem")
 _SAME_TEXT = _set("lower strip split upper format")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 MAX_DEPTH = 6
