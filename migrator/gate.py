@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import libcst as cst
+
 from migrator.context import FileContext
 from migrator.edits import Edit
 from migrator.moves import NPU, NPU_PACKAGE
@@ -37,10 +39,18 @@ def invented(file: FileContext, text: str, start: int, edit: Edit, edits: Sequen
             return problem
     if statements:
         return None
+    bound = file.names.is_bound("torch_npu") or any("import torch_npu" in e.text for e in edits)
     for name in _NAME.findall(region):
-        if problem := _problem(file, name, edits):
+        if problem := _problem(file, name):
             return problem
+        if name.startswith("torch_npu.") and not bound and not _in_string(file, edit):
+            return f"{name} is written where torch_npu is not imported"
     return None
+
+
+def _in_string(file: FileContext, edit: Edit) -> bool:
+    spans = (file.tree.span(text) for text in file.tree.all(cst.SimpleString))
+    return any(start < edit.start and edit.end < end for start, end in spans)
 
 
 def _statement(text: str, start: int, end: int) -> str:
@@ -58,7 +68,7 @@ def _imported(file: FileContext, statement: re.Match[str]) -> str | None:
     return None
 
 
-def _problem(file: FileContext, name: str, edits: Sequence[Edit]) -> str | None:
+def _problem(file: FileContext, name: str) -> str | None:
     root, _, rest = name.partition(".")
     bound = [b.qualified for b in file.names.module_scope.bindings.get(root, []) if b.qualified]
     full = f"{bound[0]}.{rest}" if bound and rest else name
@@ -66,8 +76,6 @@ def _problem(file: FileContext, name: str, edits: Sequence[Edit]) -> str | None:
         return None
     if not _exists(file, full):
         return f"{full} does not exist in torch_npu {file.target.torch_npu}"
-    if root == "torch_npu" and not file.names.is_bound(root) and not any("import torch_npu" in e.text for e in edits):
-        return f"{name} is written where torch_npu is not imported"
     return None
 
 

@@ -346,6 +346,10 @@ class Names:
                 return self.canonical(f"{module}.{name.value}"), binding
         return None
 
+    def spelled(self, name: str) -> tuple[str, Binding] | None:
+        """What a string means that spells a name of the module: the qualified name and where it is bound."""
+        return self._agreed(self.module_scope.bindings.get(name, []))
+
     # --- references ---------------------------------------------------------------------------------------
 
     @cached_property

@@ -86,7 +86,9 @@ def class_of(file: FileContext, node: cst.CSTNode, depth: int = 0) -> str | None
         return None
     if isinstance(node, cst.Call):
         name = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", None)
-        return name if isinstance(name, str) and file.project.is_class(name) else None
+        if not isinstance(name, str):
+            return None
+        return name if file.project.is_class(name) else _returned(file, name)
     if isinstance(node, cst.Name):
         if node.value in {"self", "cls"}:
             cls = file.tree.enclosing(node, cst.ClassDef)
@@ -106,15 +108,27 @@ def class_of(file: FileContext, node: cst.CSTNode, depth: int = 0) -> str | None
 
 
 def _class_of_binding(file: FileContext, binding: Binding, depth: int) -> str | None:
+    if isinstance(binding.node, cst.AnnAssign) and (cls := _annotated(file, binding.node.annotation)):
+        return cls
     if binding.value is not None:
         return class_of(file, binding.value, depth + 1)
-    if isinstance(binding.node, cst.Param) and binding.node.annotation is not None:
-        annotation = binding.node.annotation.annotation
-        name = annotation.value if isinstance(annotation, cst.Name) else None
-        return name if name and file.project.is_class(name) else None
+    if isinstance(binding.node, cst.Param):
+        return _annotated(file, binding.node.annotation)
     if isinstance(binding.node, (cst.ClassDef, cst.ImportAlias)) and file.project.is_class(binding.name):
         return binding.name
     return None
+
+
+def _annotated(file: FileContext, annotation: cst.Annotation | None) -> str | None:
+    name = getattr(annotation.annotation, "value", None) if annotation is not None else None
+    return name if isinstance(name, str) and file.project.is_class(name) else None
+
+
+def _returned(file: FileContext, function: str) -> str | None:
+    """The class that every function of this name in the file is annotated to return."""
+    functions = [f for f in file.tree.all(cst.FunctionDef) if f.name.value == function]
+    classes = {_annotated(file, f.returns) for f in functions}
+    return classes.pop() if len(classes) == 1 else None
 
 
 def _named_after(file: FileContext, receiver: cst.CSTNode, attribute: str) -> str | None:

@@ -17,7 +17,7 @@ from migrator.ported import ported_branch
 
 if TYPE_CHECKING:
     from migrator.context import FileContext
-    from migrator.match import Import, Match, Method, Text
+    from migrator.match import Import, Match, Method, Name, Text
 
 
 @dataclass
@@ -191,6 +191,18 @@ def attribute_lookup(match: Text) -> str | None:
     if call.func.value not in {"getattr", "hasattr"} or len(call.args) < 2 or call.args[1] is not arg:
         return None
     return match.file.names.resolve(call.args[0].value) or ""
+
+
+def attribute_asked_for(match: Name) -> tuple[cst.SimpleString, bool] | None:
+    """For the x in `getattr(x, "name")`: the string, and whether x may lack it (hasattr, or with a default)."""
+    arg = match.parent()
+    call = match.file.tree.parents.get(arg) if isinstance(arg, cst.Arg) else None
+    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or len(call.args) < 2:
+        return None
+    text, asks = call.args[1].value, call.func.value in {"getattr", "hasattr"} and call.args[0] is arg
+    if not asks or not isinstance(text, cst.SimpleString):
+        return None
+    return text, call.func.value == "hasattr" or len(call.args) > 2
 
 
 def drop_arguments(file: FileContext, call: cst.Call, dropped: Sequence[cst.Arg]) -> list[Edit]:

@@ -215,3 +215,125 @@ def test_import_statements(migrated, before, after):
     outcome = migrated(before, select=("core",))
     assert outcome.text == after
     assert migrated(after, select=("core",)).result.after is None
+
+
+DEVICES = {
+    "beside an alternative of alternatives": "d = 'cuda' if a else 'mps' if b else 'cpu'",
+    "an entry beside others": "d = {True: 'cuda', False: 'cpu'}[ok]",
+    "set by name": "setattr(self, 'device', 'cuda')",
+    "set by name on a frozen object": "object.__setattr__(self, 'device', 'cuda:0')",
+    "an argument bound early": "f = functools.partial(torch.device, 'cuda')",
+    "an argument of a method bound early": "f = functools.partial(x.to, 'cuda')",
+    "a field's default": "class C(BaseModel):\n    device: str = Field('cuda', description='where')",
+    "an attrs field": "@attr.s\nclass C:\n    device = attr.ib('cuda')",
+    "one of several values": "def f(device: Literal['cuda', 'cpu'] = 'cuda'):\n    pass",
+    "the only value": "def f(device: Optional[Literal['cuda']] = None):\n    pass",
+    "a case": "match x.device.type:\n    case 'cuda' | 'cuda:0':\n        pass",
+    "inside an f-string": "x = t.to(f\"{'cuda'}:{i!r}\")",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", DEVICES.values(), ids=DEVICES)
+def test_device_strings(migrated, code):
+    head = "import torch\nimport torch_npu\n"
+    outcome = migrated(f"{head}{code}\n", select=("core",))
+    assert outcome.text == f"{head}{code}\n".replace("cuda", "npu")
+    assert not outcome.left
+
+
+NO_DEVICES = {
+    "a message bound early": "f = functools.partial(print, 'cuda')",
+    "a name set by name": "setattr(self, 'name', 'cuda')  # npu-migrate: ignore[NPU101] a name",
+    "a help text": "class C(BaseModel):\n    a: str = Field('x', description='cuda or cpu')",
+    "values of an enumeration": (
+        "class Dev(Enum):\n    CUDA = 'cuda'  # npu-migrate: ignore[NPU101] kept\n\n\n"
+        "x = Dev('cuda')  # npu-migrate: ignore[NPU101] kept"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", NO_DEVICES.values(), ids=NO_DEVICES)
+def test_no_device_strings(migrated, code):
+    assert migrated(f"{code}\n", select=("core",)).text == f"{code}\n"
+
+
+def test_an_enumeration_and_its_values_change_together_or_not_at_all(migrated):
+    code = "class Dev(Enum):\n    CUDA = 'cuda'\n\n\nx = Dev('cuda')\n"
+    assert migrated(code).text == code and migrated(code).left_on(2) and migrated(code).left_on(5)
+    assert migrated(code, unsafe=True).text == code.replace("'cuda'", "'npu'")
+
+
+TEXTS = {
+    "types in quotes": (
+        "from torch import cuda\nimport torch.cuda as tc\n\n\n"
+        "def f(a: 'tc.CUDAGraph | None', b: List['cuda.Stream']) -> 'Optional[tc.Event]':\n    pass\n",
+        "from torch_npu import npu as cuda\nimport torch_npu.npu as tc\n\n\n"
+        "def f(a: 'tc.NPUGraph | None', b: List['cuda.Stream']) -> 'Optional[tc.Event]':\n    pass\n",
+    ),
+    "types in quotes where the import stays": (
+        "import torch.cuda as tc\na: 'tc.CUDAGraph' = tc.nccl.version()\n",
+        "import torch.cuda as tc\nimport torch_npu\na: 'torch_npu.npu.NPUGraph' = tc.nccl.version()\n",
+    ),
+    "modules by name": (
+        "import sys\nm = sys.modules['torch.cuda']\nold['torch.cuda'] = m\n",
+        "import sys\nm = sys.modules['torch.npu']\nold['torch.cuda'] = m\n",
+    ),
+    "a patch where torch is not imported": (
+        "with mock.patch('torch.cuda.is_available'):\n    pass\n",
+        "with mock.patch('torch_npu.npu.is_available'):\n    pass\n",
+    ),
+    "attributes by name": (
+        "import torch\nimport torch_npu\n"
+        "g = getattr(torch.cuda, 'CUDAGraph', None)\nok = hasattr(torch.cuda, 'nccl')\n",
+        "import torch\nimport torch_npu\ng = getattr(torch.npu, 'NPUGraph', None)\nok = hasattr(torch.npu, 'nccl')\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), TEXTS.values(), ids=TEXTS)
+def test_code_in_strings(migrated, before, after):
+    outcome = migrated(before, select=("core",))
+    assert outcome.text == after
+    assert migrated(after, select=("core",)).result.after is None
+
+
+REPORTED = {
+    "code for exec": "exec('torch.cuda.synchronize()')",
+    "code for timeit": "t = timeit('x.cuda()')",
+    "code for another process": "run(['python', '-c', 'import torch; print(torch.cuda.is_available())'])",
+    "an attribute that another module has": "import torch\nok = hasattr(torch.cuda, 'OutOfMemoryError')",
+    "an attribute without counterpart": "import torch\nn = getattr(torch.cuda, 'nccl')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", REPORTED.values(), ids=REPORTED)
+def test_reported(migrated, code):
+    outcome = migrated(f"{code}\n", target="2.10.0", select=("core",))
+    assert outcome.text == f"{code}\n"
+    assert outcome.left_on(len(code.splitlines()))
+
+
+def test_messages_that_speak_of_code_are_no_code(migrated):
+    code = "log.info('torch.cuda.synchronize()')\nmsg = 'torch.cuda is not there'\nprint('use x.cuda() here')\n"
+    assert not migrated(code).result.diagnostics
+
+
+OWNERS = {
+    "an annotated variable": "b: Batch = load()\nb.cuda()\n",
+    "what a function returns": "def load() -> Batch:\n    return read()\n\n\nload().cuda()\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("uses", OWNERS.values(), ids=OWNERS)
+def test_your_own_method(migrated, uses):
+    code = f"class Batch:\n    def cuda(self):\n        return self\n\n\n{uses}"
+    assert migrated(code, select=("core",)).text == code
+
+
+def test_a_module_that_answers_is_cuda_is_renamed_with_its_users(migrated):
+    code = (
+        "import torch\nimport torch_npu\n\n\nclass Net(torch.nn.Module):\n    @property\n    def is_cuda(self):\n"
+        "        return self.w.is_cuda\n\n    @is_cuda.setter\n    def is_cuda(self, value):\n        pass\n\n\n"
+        "def f(net):\n    return net.is_cuda\n"
+    )
+    assert migrated(code, select=("core",)).text == code.replace("is_cuda", "is_npu")
