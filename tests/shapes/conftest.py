@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import csv
 import inspect
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")  # torch_npu may be installed where no NPU is
-pytest.importorskip("torch")
+with pytest.MonkeyPatch.context() as patch:  # torch_npu may be installed where no NPU is
+    patch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+    pytest.importorskip("torch")
 
 from migrator.shapes.record import journal
 

@@ -21,9 +21,7 @@ def digest(tree: Path) -> dict[str, str]:
 
 def test_losses_equal_those_of_the_original(smoke: Check) -> None:
     before = digest(TREE)
-    report = smoke(
-        TREE, "python", *COMMAND, migrate=True, unsafe=True, ignore=("NPU201",), compare="cpu", artifacts=(CHECKPOINT,)
-    )
+    report = smoke(TREE, "python", *COMMAND, migrate=True, compare="cpu", artifacts=(CHECKPOINT,))
     assert report.verdict.exit_code == 0, report
     assert report.run.run.command[-1] == "npu"
     [ranked] = report.comparison.ranks
@@ -40,8 +38,7 @@ def test_losses_equal_those_of_the_original(smoke: Check) -> None:
 
 def test_each_rank_has_its_own_trace(smoke: Check) -> None:
     command = ("torchrun", "--nproc-per-node", "2", *COMMAND)
-    options = {"migrate": True, "unsafe": True, "ignore": ("NPU201",), "compare": "cpu"}
-    report = smoke(TREE, *command, devices=2, max_steps=2, **options)
+    report = smoke(TREE, *command, migrate=True, compare="cpu", devices=2, max_steps=2)
     assert report.verdict.exit_code == 0, report
     first, second = report.comparison.ranks
     assert (first.rank, second.rank) == (0, 1)
@@ -50,9 +47,9 @@ def test_each_rank_has_its_own_trace(smoke: Check) -> None:
 
 
 def test_failure_is_explained_by_what_the_migrator_said(smoke: Check) -> None:
-    report = smoke(TREE, "python", *COMMAND, migrate=True)
+    report = smoke(TREE, "python", *COMMAND, "--channels-last", migrate=True)
     assert report.verdict.exit_code == 1
     [failure] = report.run.failures
-    assert (failure.path, failure.line, failure.original) == ("main.py", 132, 131)
-    assert failure.code == "model.to(device, memory_format=torch.channels_last)"
+    assert (failure.path, failure.line, failure.original) == ("main.py", 135, 134)
+    assert failure.code == "model.to(memory_format=torch.channels_last)"
     assert [finding.rule for finding in failure.said] == ["NPU704"]
