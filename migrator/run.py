@@ -6,6 +6,7 @@ executor without a shared file system does as well as local processes.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -22,7 +23,7 @@ from concurrent.futures import (
     as_completed,
     wait,
 )
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -94,7 +95,8 @@ def read_files(
                 results[index] = FileResult(file.display, Status.UNCHANGED, before=raw)
             yield name, raw if candidate or _has_facts(name, raw) else b""
 
-    project = Project.scan(read())
+    with _without_collector():
+        project = Project.scan(read())
     return Reading(items, results, project)
 
 
@@ -181,11 +183,24 @@ def _work(chunk: Sequence[Item], project: Project | None = None) -> list[tuple[i
 
 def _migrate(item: Item, project: Project) -> FileResult:
     try:
-        result = engine.migrate(item.raw, item.module_path, item.settings, project)
+        with _without_collector():
+            result = engine.migrate(item.raw, item.module_path, item.settings, project)
         return replace(result, path=item.display)
     except Exception as error:  # a bug, but one that must not cost the other files
         fault = faults.RULE_CRASHED.at(f"internal error: {type(error).__name__}: {error}")
         return FileResult(item.display, Status.FAILED, (fault,), item.raw, error=fault.message)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """No garbage collection meanwhile: the trees of a file live until it is done, and are large to look through."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 _project = Project.empty()

@@ -67,6 +67,8 @@ FAMILIES = tuple(name[:-1] for name in ROWS if name.endswith("*"))
 COMMAND = r"(?m)(?:^|[;&|(]|\bexport\s|\benv\s)\s*(?:\w+=\S*\s+)*{name}=(?P<value>[^\s;]*)"
 READERS = frozenset({"get", "pop", "setdefault", "unset"})
 INDICES = re.compile(r"\d+(,\d+)*")
+# What `unknown_variable` speaks of, as it begins in a string; any word with CUDA is looked for anyway.
+STRINGS = tuple(quote + begin for quote in "'\"" for begin in ("NCCL_", "TORCH_NCCL_", "CUDNN_", "CUBLAS_", "NVIDIA_"))
 
 
 @rule.on_string(*EXACT, *FAMILIES)
@@ -92,7 +94,7 @@ def keyword(match: Keyword) -> Fix | Report | None:
     return _answer(match, match.name, row, _literal(match.node.value), edits)
 
 
-@rule.on_name("os.environ.*", "os.getenv", "os.putenv", words=("environ", "getenv", "putenv"))
+@rule.on_name("os.environ.*", "os.getenv", "os.putenv", words=STRINGS)
 def unknown_variable(match: Name) -> Report | None:
     """Variables that the map does not know: of NCCL, of CUDA itself, and switches for CUDA that are set here."""
     place = match.call or match.parent()

@@ -66,7 +66,7 @@ ROTARY = REVIEW + "cos and sin need as many axes as the tensor; the reverse pass
 SWIGLU = REVIEW + "npu_swiglu needs Ascend 910B or newer."
 
 
-@rule.on_file("rotate_half", "silu", "rsqrt")
+@rule.on_file("rotate_half", "silu(", "rsqrt(")
 def fuse(match: FileMatch) -> Iterator[Fix | Report]:
     for node in match.file.tree.all(cst.BinaryOperation):
         found = _rotary(match, node) if isinstance(node.operator, cst.Add) else _swiglu(match, node)
