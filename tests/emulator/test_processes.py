@@ -146,6 +146,31 @@ def test_shared_random_numbers_are_those_of_the_cpu(run, tmp_path: Path) -> None
     assert run(str(script), "npu").stdout != cpu
 
 
+def test_shared_numbers_of_a_generator_are_those_of_a_cpu_generator(run, tmp_path: Path) -> None:
+    script = tmp_path / "draw.py"
+    script.write_text(
+        "import sys, torch\n"
+        "device = sys.argv[1]\n"
+        "generator = torch.Generator(device=device).manual_seed(3)\n"
+        "options = {'device': device, 'generator': generator}\n"
+        "drawn = [torch.randn(3, **options), torch.rand(20, **options), torch.randperm(5, **options)]\n"
+        "state = generator.get_state()\n"
+        "drawn += [torch.randn(5, **options), torch.empty(3, device=device).exponential_(generator=generator)]\n"
+        "generator.set_state(state)\n"
+        "assert torch.equal(torch.randn(5, **options), drawn[-2])\n"
+        "again = torch.Generator(device=device)\n"
+        "again.set_state(state)\n"
+        "drawn += [torch.multinomial(torch.ones(9, device=device), 4, generator=again)]\n"
+        "drawn += [torch.randint(9, (4,), **options), torch.rand(2, device=device, generator=torch.Generator(device))]\n"
+        "torch.nn.init.kaiming_normal_(torch.empty(4, 4, device=device), generator=generator.manual_seed(4))\n"
+        "drawn += [torch.normal(torch.zeros(2, device=device), 1.0, generator=generator)]\n"
+        "print([values.tolist() for values in drawn])\n"
+    )
+    cpu = run(str(script), "cpu").stdout
+    assert run(str(script), "npu", shared_rng=True).stdout == cpu
+    assert run(str(script), "npu").stdout != cpu
+
+
 def test_data_parallel_training_over_hccl(run, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(DISTRIBUTED)

@@ -145,11 +145,17 @@ typedef struct {
 enum { ALIGNMENT = 512 };
 static atomic_size_t used_memory[MAX_DEVICES];
 
+/* Memory of a device is addresses only until it is written to: a device may have more of it than the host. */
+static void *new_addresses(size_t size, int protection) {
+    void *start = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return start == MAP_FAILED ? NULL : start;
+}
+
 aclError aclrtMalloc(void **block, size_t size, int policy) {
-    char *base;
+    char *base = NULL;
     (void)policy;
     if (atomic_fetch_add(&used_memory[device_of_memory()], size) + size > DEVICE_MEMORY ||
-        posix_memalign((void **)&base, ALIGNMENT, size + ALIGNMENT)) {
+        !(base = new_addresses(size + ALIGNMENT, PROT_READ | PROT_WRITE))) {
         atomic_fetch_sub(&used_memory[device_of_memory()], size);
         return OUT_OF_MEMORY;
     }
@@ -166,7 +172,7 @@ aclError aclrtFree(void *block) {
     if (block) {
         header *base = (header *)((char *)block - ALIGNMENT);
         atomic_fetch_sub(&used_memory[base->device], base->size);
-        free(base);
+        munmap(base, base->size + ALIGNMENT);
     }
     return SUCCESS;
 }
@@ -255,8 +261,8 @@ static size_t forget(region **list, void *start) {
 
 aclError aclrtReserveMemAddress(void **address, size_t size, size_t alignment, void *wanted, uint64_t flags) {
     (void)alignment; (void)wanted; (void)flags;
-    void *start = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED) return OUT_OF_MEMORY;
+    void *start = new_addresses(size, PROT_NONE);
+    if (!start) return OUT_OF_MEMORY;
     *address = start;
     return remember(&reserved, start, size);
 }

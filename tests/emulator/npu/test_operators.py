@@ -304,6 +304,23 @@ def test_box_encoding_there_and_back() -> None:
     close(decoded, truth, rtol=1e-2, atol=1e-2)  # they are float16 on the way
 
 
+def test_box_decoding() -> None:
+    rois = torch.tensor([[0.0, 0, 9, 9], [10, 20, 19, 39], [10, 20, 19, 39]])
+    growth = torch.tensor([0.0, math.log(2), math.log(1000)])
+    deltas = torch.stack([torch.tensor([0.1, 0.2, 0.0]), torch.tensor([-0.2, 0.0, 0.0]), growth, growth.flip(0)], 1)
+
+    def decode(*settings: object) -> torch.Tensor:
+        return torch_npu.npu_bounding_box_decode(rois.npu(), deltas.npu(), *settings)
+
+    # The centres move by parts of the sizes 10 x 10 and 10 x 20; sizes grow to at most four times as much.
+    whole = [[1, 0, 10, 22], [7, 10, 26, 49], [0, 20, 34, 39.0]]  # beginning at -17 and -5 without the edge
+    close(decode(0, 0, 0, 0, 1, 1, 1, 1, (1000, 1000), 0.25), torch.tensor(whole), atol=1e-4)
+    inside = [[1, 0, 10, 22], [7, 10, 11, 29], [0, 20, 11, 29.0]]
+    close(decode(0, 0, 0, 0, 1, 1, 1, 1, (30, 12), 0.25), torch.tensor(inside), atol=1e-4)
+    moved = decode(0.1, 0.2, 0, 0, 2, 1, 1, 1, (1000, 1000), 0.25)[1]  # by 0.2 * 2 + 0.1 to the right, 0.2 down
+    close(moved, torch.tensor([10.0, 14, 29, 53]), atol=1e-4)
+
+
 def test_region_pooling() -> None:
     features = torch.arange(1.0, 37.0).view(1, 1, 6, 6)
     rois = torch.tensor([[0, -2.0, -2.0, 22.0, 22.0]])

@@ -43,6 +43,14 @@ def test_out_of_memory() -> None:
     assert torch.ones(2, device="npu").sum().item() == 2
 
 
+def test_a_device_has_more_memory_than_is_in_use() -> None:
+    torch.npu.empty_cache()
+    untouched = torch.empty(60 << 30, dtype=torch.uint8, device="npu")
+    assert torch.npu.mem_get_info()[0] < 4 << 30
+    del untouched
+    torch.npu.empty_cache()
+
+
 def test_streams_and_events() -> None:
     stream, tensor = torch.npu.Stream(), torch.ones(4, device="npu")
     start, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
@@ -69,6 +77,14 @@ def test_pinned_memory_and_workers() -> None:
         assert values.is_pinned()
         total += (values.to("npu", non_blocking=True).sum() + labels.npu().sum()).item()
     assert total == 66 + 15
+
+
+def test_registered_memory_of_the_host() -> None:
+    runtime, memory = torch.npu.npurt(), torch.arange(6.0)
+    assert runtime.npuHostRegister(memory.data_ptr(), memory.nbytes, 0) == 0
+    assert memory.npu(non_blocking=True).sum().item() == 15
+    assert runtime.npuHostUnregister(memory.data_ptr()) == 0
+    assert runtime.npuHostRegister(memory.data_ptr(), 0, 0) != 0
 
 
 def test_copies_to_the_host_that_do_not_block_are_pinned() -> None:
