@@ -115,9 +115,7 @@ def _job(paths: Sequence[str], options: Options) -> Job:
     given = {name: getattr(options, name) for name in names}
     chosen = config.load(first, given, FORMATS)
     if options.stdin_filename:
-        path = first.resolve()
-        found = discover.Found(path, path.name, path.parent, discover.FileKind.PYTHON)
-        discovery = discover.Discovery([found])
+        discovery = discover.discover_one(first, chosen.exclude, chosen.root)
     else:
         discovery = discover.discover(paths, chosen.exclude, chosen.root)
     version = detect(first, cli=options.torch_npu, config=chosen.torch_npu, soc=chosen.soc)

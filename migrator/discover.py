@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from migrator import unread
+from migrator import gitrepo, unread
 
 DEFAULT_EXCLUDES = frozenset(
     (
@@ -56,11 +56,13 @@ class Found:
 class Discovery:
     """The files in a stable order; what was passed over and why; folders that could not be read.
 
+    around   the rest of the repository of PATH arguments that are single files: read for facts, never changed
     foreign  PATH arguments that are no Python files
     beside   files of other kinds in the folders, absolute, that programs may be configured or started with
     """
 
     files: list[Found] = field(default_factory=list)
+    around: list[Found] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     beside: list[Path] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -82,12 +84,14 @@ def discover(paths: Sequence[str | Path], exclude: Sequence[str] = (), exclude_b
     bases = [Path.cwd(), *([exclude_base] if exclude_base else [])]
     discovery = Discovery()
     seen: set[Path] = set()
+    single: list[Found] = []
     for path in paths:
         root = _existing(Path(path))
         if root.is_dir():
             found = _walk(root, spec, [root, *bases], discovery)
         elif kind := kind_of(root) or _kind_of_argument(root):
-            found = iter([Found(root, Path(path).name, root.parent, kind)])
+            single.append(Found(root, Path(path).name, root.parent, kind))
+            found = iter(single[-1:])
         else:
             discovery.foreign.append(str(path))
             continue
@@ -95,7 +99,16 @@ def discover(paths: Sequence[str | Path], exclude: Sequence[str] = (), exclude_b
             if file.path not in seen:
                 seen.add(file.path)
                 discovery.files.append(file)
+    discovery.around = [file for file in _around(single, spec, bases) if file.path not in seen]
     return discovery
+
+
+def discover_one(path: Path, exclude: Sequence[str] = (), exclude_base: Path | None = None) -> Discovery:
+    """A single file that need not exist: its text comes from elsewhere."""
+    file = Found(path.resolve(), path.name, path.resolve().parent, FileKind.PYTHON)
+    bases = [Path.cwd(), *([exclude_base] if exclude_base else [])]
+    around = [other for other in _around([file], _exclude_spec(exclude), bases) if other.path != file.path]
+    return Discovery([file], around)
 
 
 def kind_of(path: Path) -> FileKind | None:
@@ -109,6 +122,15 @@ def kind_of(path: Path) -> FileKind | None:
             return FileKind.PYTHON if _SHEBANG.match(file.readline(200)) else None
     except OSError:
         return None
+
+
+def _around(files: Sequence[Found], exclude: GitIgnoreSpec, bases: Sequence[Path]) -> Iterator[Found]:
+    """What git tracks of Python in the repositories of these files."""
+    for top, names in gitrepo.tracked_around([file.path for file in files]).items():
+        for name in names:
+            path = top / name
+            if path.suffix in _SUFFIXES and not _excluded(path, False, exclude, [top, *bases]):
+                yield Found(path, name, top, _SUFFIXES[path.suffix])
 
 
 def _kind_of_argument(path: Path) -> FileKind | None:

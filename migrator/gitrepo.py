@@ -5,6 +5,7 @@ No git, or files that are in no repository: there is nothing to guard, and nothi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -37,6 +38,15 @@ def _is_repository(top: Path) -> bool:
             return False
         raise
     return True
+
+
+def tracked_around(files: Iterable[Path]) -> dict[Path, list[str]]:
+    """What git tracks in the repositories of these files (absolute), below each root; nothing if it refuses."""
+    found = {}
+    for top in by_repository(files):
+        with contextlib.suppress(GitError):
+            found[top] = [os.fsdecode(name) for name in _git(top, "ls-files", "-z").split(b"\0") if name]
+    return found
 
 
 def uncommitted(paths: Sequence[Path], changing: Sequence[Path]) -> list[Path]:

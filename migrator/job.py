@@ -55,7 +55,9 @@ class Job:
 
     def migrate(self, progress: run.Progress | None = None, source: bytes | None = None) -> None:
         """Find out what would become of each file; `source` stands in for the content of a single one."""
-        self._reading = run.read_files(self.discovery.files, self._settings(self.enabled), source)
+        self._reading = run.read_files(
+            self.discovery.files, self._settings(self.enabled), source, self.discovery.around
+        )
         self.results = run.migrate_files(self._reading, jobs=self.config.jobs, progress=progress)
         for display, reason in self.discovery.unreadable:
             fault = faults.UNREADABLE.at(f"the folder cannot be read: {reason}")

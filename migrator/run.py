@@ -73,16 +73,19 @@ def read_files(
     files: Sequence[Found],
     settings: Callable[[Found], Settings],
     source: bytes | None = None,
+    around: Sequence[Found] = (),
 ) -> Reading:
     """Read every file once.
 
     `settings` may differ by file (per-file ignores); `source` stands in for the content of the files.
+    Of the files `around` only the facts are wanted, and only if there is something to migrate.
     """
+    names = _module_paths([*files, *around])
     items: list[Item] = []
     results: dict[int, FileResult] = {}
 
     def read() -> Iterator[tuple[str, bytes]]:
-        for index, (file, name) in enumerate(zip(files, _module_paths(files), strict=True)):
+        for index, (file, name) in enumerate(zip(files, names, strict=False)):
             chosen = settings(file)
             raw = _read(file, chosen, source)
             if isinstance(raw, FileResult):
@@ -94,6 +97,10 @@ def read_files(
             else:
                 results[index] = FileResult(file.display, Status.UNCHANGED, before=raw)
             yield name, raw if candidate or _has_facts(name, raw) else b""
+        for file, name in zip(around, names[len(files) :], strict=True) if items else ():
+            raw = _read(file, chosen := settings(file), None)
+            if isinstance(raw, bytes):
+                yield name, raw if engine.is_candidate(raw, chosen) or _has_facts(name, raw) else b""
 
     with _without_collector():
         project = Project.scan(read())

@@ -12,6 +12,7 @@ or modules with a little demonstration at their end.
 """
 
 import re
+from collections.abc import Sequence
 
 import libcst as cst
 
@@ -70,7 +71,7 @@ NO_PROGRAM = re.compile(r"(^|/)(setup|conftest|hubconf|conf)\.py$|(^|/)docs?/")
 STARTERS = frozenset({"spawn", "start_processes", "launch", "launch_job", "elastic_launch", "notebook_launcher"})
 # Calls in a `__main__` block that start a program, and calls that train or infer.
 ENTRY = re.compile(r"(.*_)?(main|cli|app|parse_args|launch|run|Fire|train\w*)(_.*)?")
-WORK = re.compile(r"(.*_)?(train\w*|fit|test|eval\w*|valid\w*|infer\w*|predict\w*|generate|finetune)(_.*)?")
+WORK = re.compile(r"(.*_)?(train\w*|fit|test|eval\w*|valid\w*|infer\w*|predict\w*|generate|finetune|val)(_.*)?")
 OTHER = frozenset({"caffe2", "jax", "megengine", "onnxruntime", "openvino", "tensorflow", "tensorrt"})
 PLACING = frozenset({"cuda", "npu", "to", "set_device", "autocast"})
 
@@ -115,7 +116,7 @@ def _wanted(match: FileMatch, own: ModuleFacts, modules: list[ModuleFacts]) -> b
         return False
     if any(module.compile_mode for module in modules) or not any(m.device and m.uses_torch for m in modules):
         return False
-    if not own.uses_torch and OTHER & {name.partition(".")[0] for name in own.imports}:
+    if not own.device and OTHER & {name.partition(".")[0] for name in own.imports}:
         return False
     if "torch_npu" not in match.file.source.text:
         return True
@@ -126,25 +127,49 @@ def _wanted(match: FileMatch, own: ModuleFacts, modules: list[ModuleFacts]) -> b
 def _place(match: FileMatch, own: ModuleFacts) -> tuple[cst.CSTNode, Edit] | None:
     """Where the program starts: the node to show, and the edit."""
     main = next((s for s in match.node.body if isinstance(s, cst.If) and _is_main_test(match, s.test)), None)
-    called, started = _called(match, match.node), _started(match)
-    if not (any(map(WORK.fullmatch, called)) or started or (own.device and PLACING & called)):
+    started = _started(match)
+    if not started and not _works(match, own, [match.node]):
         return None
     if match.file.project.programs.is_imported(match.file.path) and (
-        main is None or not any(map(ENTRY.fullmatch, _called(match, main)))
+        main is None or not any(ENTRY.fullmatch(_called_name(call)) for call in _calls(match, main))
     ):
         return None
     block = main or _called_main(match)
     if block is not None:
         return started or block, _first_line(match, started or block)
-    return _in_script(match) if own.device else None
+    return _in_script(match, own) if own.device else None
 
 
-def _called(match: FileMatch, region: cst.CSTNode) -> set[str]:
-    """The last names of everything that is called below a node."""
+def _works(match: FileMatch, own: ModuleFacts, regions: Sequence[cst.CSTNode]) -> bool:
+    """Whether code trains, infers, or places something on a device; without torch, by what it imports for that."""
+    calls = [call for region in regions for call in _calls(match, region)]
+    if not (own.device or own.uses_torch):
+        calls = [call for call in calls if _is_of_repository(match, call.func)]
+    called = set(map(_called_name, calls))
+    return any(map(WORK.fullmatch, called)) or (own.device and bool(PLACING & called))
+
+
+def _is_of_repository(match: FileMatch, function: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether a function comes from another module of the repository: `fit`, `net.fit`, `Net().fit`."""
+    while isinstance(function, (cst.Attribute, cst.Call)):
+        function = function.value if isinstance(function, cst.Attribute) else function.func
+    bindings = match.file.names.bindings_of(function) if isinstance(function, cst.Name) and depth < 5 else []
+    return any(
+        match.file.project.defines(b.qualified or "")
+        if b.is_import
+        else b.value is not None and _is_of_repository(match, b.value, depth + 1)
+        for b in bindings
+    )
+
+
+def _calls(match: FileMatch, region: cst.CSTNode) -> list[cst.Call]:
+    """All calls below a node."""
     calls = match.file.tree.all(cst.Call)
-    if region is not match.node:
-        calls = [call for call in calls if region in match.file.tree.ancestors(call)]
-    return {call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func) or "" for call in calls}
+    return calls if region is match.node else [call for call in calls if region in match.file.tree.ancestors(call)]
+
+
+def _called_name(call: cst.Call) -> str:
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func) or ""
 
 
 def _is_main_test(match: FileMatch, test: cst.BaseExpression) -> bool:
@@ -201,10 +226,12 @@ def _first_line(match: FileMatch, block: cst.If | cst.FunctionDef) -> Edit:
     return Edit(start, start, f"{indent}{CALL}{file.source.newline}")
 
 
-def _in_script(match: FileMatch) -> tuple[cst.CSTNode, Edit] | None:
-    """Behind the imports of a file that runs a loop over data at its top level."""
+def _in_script(match: FileMatch, own: ModuleFacts) -> tuple[cst.CSTNode, Edit] | None:
+    """Behind the imports of a file that trains or infers in a loop at its top level."""
     body = match.node.body
     if not any(isinstance(statement, (cst.For, cst.While, cst.With)) for statement in body):
+        return None
+    if not _works(match, own, [part for part in body if not isinstance(part, (cst.FunctionDef, cst.ClassDef))]):
         return None
     last = next((statement for statement in reversed(body) if _is_import(statement)), None)
     text, newline = match.file.source.text, match.file.source.newline

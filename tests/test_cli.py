@@ -596,3 +596,21 @@ def test_a_closed_pipe_is_no_error(repo: Path) -> None:
     assert "Traceback" not in err
     assert "Broken" not in err
     assert "403 files" in err.replace(",", "") or "404 files" in err
+
+
+@pytest.mark.parametrize("from_stdin", [False, True])
+def test_a_single_file_is_read_as_part_of_its_repository(npu_migrate: Run, repo: Path, from_stdin: bool) -> None:
+    """A hook passes the files that changed; what they mean is said elsewhere."""
+    (repo / "batch.py").write_text("class Batch:\n    def cuda(self):\n        return self\n")
+    use = b"import torch\nfrom batch import Batch\nbatch = Batch().cuda()\nx = torch.ones(2).cuda()\n"
+    (repo / "use.py").write_bytes(use)
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "start")
+    if from_stdin:
+        after = npu_migrate("--stdin-filename", "use.py", stdin=use).out.decode()
+    else:
+        npu_migrate("use.py", "a.py", "--torch-npu", "2.7.1")
+        after = (repo / "use.py").read_text()
+    assert "Batch().cuda()" in after and "torch.ones(2).npu()" in after
+    assert (repo / "left.py").read_bytes() == LEFT and (repo / "src/b.py").read_bytes() == CUDA

@@ -85,6 +85,10 @@ def test_a_program_that_uses_the_device_through_an_import() -> None:
         ("setup.py", f"import torch\nx.cuda()\n{MAIN}"),
         ("train.py", f"import torch\n{MAIN}"),
         ("train.py", "import torch\ndevice = torch.device('cuda')\ndef f():\n    return x.to(device)\n"),
+        (
+            "data.py",
+            "import torch\nfor tag in tags:\n    names[tag] = 1\ndef f(x):\n    with torch.cuda.stream(s):\n        return x.cuda()\n",
+        ),
         ("train.py", f"import torch\nimport torch_npu\nx.cuda()\ntorch.npu.set_compile_mode()\n{MAIN}"),
         ("train.py", f"import torch\ntry:\n    import torch_npu\nexcept ImportError:\n    pass\nx.cuda()\n{MAIN}"),
     ],
@@ -98,6 +102,18 @@ def test_a_module_with_a_demonstration_is_no_program() -> None:
     text = f"{NET}\n\nif __name__ == '__main__':\n    print(Net().cuda())\n"
     assert CALL not in migrated("net.py", text, train="from net import Net\n")
     assert CALL in migrated("net.py", text.replace("print(", "main("), train="from net import Net\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "works"),
+    [
+        ("from common import scan\n\ndef generate_list():\n    scan()\n\nif __name__ == '__main__':\n    generate_list()\n", False),
+        ("import common\n\nif __name__ == '__main__':\n    common.train_all()\n", True),
+        ("import tensorflow as tf\nimport torch\nfrom common import scan\n\nif __name__ == '__main__':\n    tf.predict(scan())\n", False),
+    ],
+)
+def test_a_program_without_the_device_imports_the_work(text: str, works: bool) -> None:
+    assert (CALL in migrated("prepare.py", text, common=f"{NET}\ndef train_all(): ...\ndef scan(): ...\n")) is works
 
 
 def test_a_module_below_may_have_called_it() -> None:
