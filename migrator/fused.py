@@ -84,7 +84,8 @@ def objections(project: Project, path: str, name: str) -> list[Objection]:
         found += [Objection(reason, m.path, m.numbered) for m in around if m.numbered]
     if not any(names & training.steps for _, training in modules):
         found.append(Objection("no call of its step() is seen", path, 1))
-    return sorted(dict.fromkeys(found), key=lambda objection: not objection.sure)
+    # A cause says more than where the optimizer gets out of sight, and may be the reason: scaler.step(optimizer).
+    return sorted(dict.fromkeys(found), key=lambda objection: (not objection.sure, not objection.kernel))
 
 
 def _elsewhere(training: Training, where: str, name: str) -> Iterator[Objection]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from migrator import moves, owners
-from migrator.edits import Edit
+from migrator.edits import Edit, apply
 from migrator.guards import cuda_only_reason
 from migrator.names import Binding, Reference, dotted
 from migrator.outcome import Fix
@@ -20,6 +20,15 @@ from migrator.roles import Role, Roles, Verdict
 if TYPE_CHECKING:
     from migrator import api
     from migrator.context import FileContext
+
+
+LONGEST_SHOWN = 80
+
+
+def _brief(text: str) -> str:
+    """One line of a text, or its end where it is long: names and methods are renamed at their end."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_SHOWN else "…" + line[-LONGEST_SHOWN:]
 
 
 @dataclass(eq=False)
@@ -52,6 +61,15 @@ class Match:
         """A string literal in the quotes that the file uses most."""
         quote = '"' if self.file.source.text.count('"') >= self.file.source.text.count("'") else "'"
         return f"{quote}{text}{quote}"
+
+    def change(self, edits: Iterable[Edit]) -> str:
+        """`before → after` for a message: what these edits make of the node's text, each side on one line."""
+        start, end = self.file.tree.span(self.node)
+        near = [edit for edit in edits if edit.start <= end and start <= edit.end]
+        last = max([end, *(edit.end for edit in near)])
+        after = apply(self.file.source.text[:last], near)[min([start, *(edit.start for edit in near)]) :]
+        before, after = _brief(self.text), _brief(after)
+        return f"{before} → {after}" if after else f"{before} is taken out"
 
     def lines_like(self, statement: cst.CSTNode, lines: list[str]) -> str:
         """Several statements in the place of one, at its indentation."""

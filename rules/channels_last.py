@@ -45,7 +45,7 @@ def use_contiguous(match: Name) -> Fix | None:
         return None
     return Fix(
         match.rename("torch.contiguous_format"),
-        f"{match.qualified} raises on NPU tensors, which are contiguous",
+        f"{match.qualified} raises on NPU tensors, which are contiguous: torch.contiguous_format takes its place",
         "Leave the memory format out on an NPU, or apply the fix (--unsafe): values do not depend on it.",
         needs=(),
     )

@@ -16,7 +16,7 @@ from migrator.rule import ERROR, INFO, SAFE, UNSAFE, WARNING, Example, Fix, Name
 rule = Rule(
     id="NPU111",
     name="cuda-backends",
-    title="cuDNN and cuBLAS switches do nothing on an NPU",
+    title="cuDNN and cuBLAS switches have another name on an NPU, or do nothing",
     applicability=SAFE,
     tags=("core", "performance"),
     severity=INFO,
@@ -80,4 +80,4 @@ def deterministic(match: Name) -> Fix | Report | None:
     if len(assign.targets) > 1 or not match.file.names.is_bound(torch):
         return Report(message, remedy, WARNING)
     new = f"{torch}.use_deterministic_algorithms(True)"
-    return Fix([match.replace(assign, new)], message, remedy, UNSAFE, WARNING, needs=())
+    return Fix([match.replace(assign, new)], f"{message} without {new}", remedy, UNSAFE, WARNING, needs=())

@@ -40,7 +40,7 @@ def import_from_torch_npu(match: Import) -> list[Fix | Report]:
     moved, stays = rewrite_import(match)
     found: list[Fix | Report] = []
     if moved.edits:
-        found.append(Fix(moved.edits, f"{', '.join(moved.names)} → torch_npu"))
+        found.append(Fix(moved.edits, match.change(moved.edits)))
     found += [
         Report(
             f"{name} stays: not every use of it has a counterpart in torch_npu {match.file.target.torch_npu}",

@@ -56,13 +56,14 @@ def move_to_the_npu(match: Method) -> Fix | Report | None:
             f"{match.owner.name}.cuda belongs to another library, which has no NPU version",
             "Rewrite this part with torch operators, or keep it on the CPU.",
         )
-    return Fix(match.rename(match.file.target.device), f"{match.text} → .{match.file.target.device}")
+    edits = match.rename(match.file.target.device)
+    return Fix(edits, match.change(edits))
 
 
 @rule.on_file("cuda")
 def rename_overrides(match: FileMatch) -> list[Fix]:
     npu = match.file.target.device
     return [
-        Fix([match.replace(method.name, npu)], f"{cls}.cuda overrides Module.cuda → {npu}", node=method.name)
+        Fix([match.replace(method.name, npu)], f"{cls}.cuda → {cls}.{npu}: it overrides Module.cuda", node=method.name)
         for cls, method in overriding_methods(match.file, "cuda")
     ]

@@ -75,5 +75,5 @@ def _answer(match: Match, name: str) -> Fix | Report:
     statement = match.file.tree.parents.get(call) if isinstance(call, cst.Call) else None
     message = f"{name} raises without CUDA"
     if isinstance(statement, cst.Expr):
-        return Fix([match.replace(statement, "pass")], message, REMEDY, needs=())
+        return Fix([match.replace(statement, "pass")], f"{message}: `pass` takes its place", REMEDY, needs=())
     return Report(message, REMEDY)

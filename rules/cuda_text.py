@@ -106,7 +106,7 @@ def _annotation(match: Text) -> Fix | list[Report] | None:
         spelled = root + new[len(moved) :] if new.startswith(moved + ".") else importable(new)
         if spelled != root + rest:
             edits += match.replace_words(rf"(?<![\w.]){re.escape(root + rest)}(?![\w.])", spelled)
-    return Fix(edits, f"{match.text}: types of torch.npu", needs=()) if edits else reports or None
+    return Fix(edits, match.change(edits), needs=()) if edits else reports or None
 
 
 def _is_code(text: str) -> bool:

@@ -66,7 +66,7 @@ def name_the_npu(match: Text) -> Fix | Report | None:
         return Report("the device string is put together from pieces", f"Write {npu!r} in one piece.")
     sure = verdict.is_sink or (match.value.startswith("cuda:") and verdict.role is Role.UNKNOWN)
     if sure:
-        return Fix(edits, f"{match.text} → {npu}: {verdict.why}", needs=())
+        return Fix(edits, f"{match.change(edits)}: {verdict.why}", needs=())
     return Fix(
         edits[:1],
         f"{match.text} may be a device: {verdict.why}",

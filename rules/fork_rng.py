@@ -35,4 +35,4 @@ def fork_the_npu(match: Name) -> Fix | Report | None:
     if call.has_star:
         return Report("fork_rng(…): device_type may be missing", f'Pass device_type="{match.file.target.device}".')
     text = f"device_type={match.literal(match.file.target.device)}"
-    return Fix([call.append(text)], "fork_rng takes care of the NPU's random state")
+    return Fix([call.append(text)], f"fork_rng(…) → fork_rng(…, {text}): it keeps the NPU's random state")

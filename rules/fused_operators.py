@@ -92,7 +92,7 @@ def _rotary(match: FileMatch, node: cst.BinaryOperation) -> Fix | None:
         return None
     arguments = ", ".join(text(part) for part in (straight.left, straight.right, turned.right))
     edits = [match.replace(node, f"torch_npu.npu_rotary_mul({arguments})")]
-    return Fix(edits, f"{text(node)} is npu_rotary_mul", ROTARY, node=node)
+    return Fix(edits, f"{text(node)} → {edits[0].text}", ROTARY, node=node)
 
 
 def _turns_halves(match: FileMatch, name: cst.Name) -> bool:
@@ -130,4 +130,4 @@ def _swiglu(match: FileMatch, node: cst.BinaryOperation) -> Fix | None:
         return None
     start, end = match.file.tree.span(before)[0], match.file.tree.span(line)[0]
     edits = [Edit(start, end, ""), match.replace(node, f"torch_npu.npu_swiglu({halves[3]}, dim=-1)")]
-    return Fix(edits, f"{text(node)} is npu_swiglu", SWIGLU, node=node)
+    return Fix(edits, f"{text(node)} → {edits[1].text}", SWIGLU, node=node)

@@ -83,6 +83,7 @@ rule = Rule(
     ],
 )  # fmt: skip
 
+NOTHING = "Nothing has to be done."
 CLASSES = ("SGD", "Adam", "AdamW", "RMSprop", "Adadelta")
 KERNELS = {"AdamW": "2.5.1", "Adam": "2.12", "SGD": "2.12"}  # fused=True runs on the NPU from here on
 
@@ -93,18 +94,19 @@ def use_fused(match: Name) -> Fix | Report | None:
     if call is None or call.has_star or "fused" in call.keywords or not uses_device(match):
         return None
     new = f"torch_npu.optim.NpuFused{name}"
-    stays = f"{match.qualified} stays, which works on NPUs"
+    stays = f"{match.qualified} works on NPUs and stays. {new} is faster"
     if (why := refused(match, new)) is not None:
-        return Report(f"{stays}: {why}", "Nothing has to change.")
+        return Report(f"{stays}, but cannot take its place: {why}", NOTHING)
     reasons = against(match)
     if not reasons:
         edits = [*match.rename(new), *_unused_import(match)]
         return Fix(edits, f"{match.qualified} → {new}, which does the same in fewer kernels", _hint(match))
-    message = f"{stays}: {new} needs proof, but {reasons[0]}"
+    doubt = "would train wrongly" if reasons[0].sure else "is not sure to train the same"
+    message = f"{stays}, but {doubt}: {reasons[0]}"
     if _has_kernel(match, name) and not any(reason.kernel for reason in reasons):
-        remedy = "Nothing has to change. fused=True has an NPU kernel and follows torch's rules: --unsafe adds it."
+        remedy = f"{NOTHING} For speed, --unsafe adds fused=True: one NPU kernel that follows torch's own rules."
         return Fix([call.append("fused=True")], message, remedy, UNSAFE)
-    remedy = "Nothing has to change. For more speed put that right, then write the fused class; --unsafe forces it."
+    remedy = f"{NOTHING} The fused class keeps all gradients in one buffer of its own; --unsafe writes it all the same."
     return Fix([*match.rename(new), *_unused_import(match)], message, remedy, UNSAFE)
 
 

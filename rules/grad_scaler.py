@@ -5,7 +5,7 @@ change its meaning: it becomes a keyword.  torch.amp.GradScaler() without a devi
 itself off with a warning where there is none: it gets its device.
 """
 
-from migrator.rule import INFO, SAFE, Edit, Example, Fix, Method, Name, Report, Rule, rename_or_report
+from migrator.rule import INFO, SAFE, Edit, Example, Fix, Match, Method, Name, Report, Rule, rename_or_report
 from migrator.statements import binding_value
 
 rule = Rule(
@@ -44,7 +44,9 @@ def torch_npu_scaler(match: Name) -> Fix | Report | None:
     if call is None or enabled is None or enabled.keyword is not None:
         return rename_or_report(match)
     edits: list[Edit] = [*match.rename(match.destination or ""), call.name_argument(enabled, "enabled")]
-    return Fix(edits, f"{match.qualified} → torch.npu.amp.GradScaler, which has `dynamic` before `enabled`")
+    return Fix(
+        edits, f"{match.qualified} → torch.npu.amp.GradScaler(…, enabled=…), which has `dynamic` before `enabled`"
+    )
 
 
 @rule.on_name("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler", "torch.GradScaler")
@@ -54,7 +56,8 @@ def name_the_device(match: Name) -> Fix | Report | None:
         return None
     if call.has_star:
         return Report("GradScaler(…): the device may be missing, and CUDA is the default", f'Pass device="{npu}".')
-    return Fix([call.insert_first(match.literal(npu))], "GradScaler scales for the NPU, not for CUDA")
+    edits = [call.insert_first(match.literal(npu))]
+    return Fix(edits, f"{Match(match.file, call.node).change(edits)}: the default is CUDA")
 
 
 @rule.on_method("load_state_dict", words=("GradScaler",))

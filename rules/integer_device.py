@@ -64,7 +64,8 @@ def _answer(match: Match, value: cst.BaseExpression) -> Fix | Report | None:
                 message, f'Nothing to do; f"{npu}:{{…}}" says it more plainly and also works before.', INFO, value
             )
         text = match.file.tree.text(value)
-        return Fix([_device_text(match, value, text, npu)], f"device {text} → {npu}", node=value)
+        edit = _device_text(match, value, text, npu)
+        return Fix([edit], f"device {text} → {edit.text}", node=value)
     text = dotted(value) or ""
     if not target.at_least("2.5.1") and text in SOUNDS:
         return Report(

@@ -54,7 +54,8 @@ def ask_for_the_npu(match: Method) -> Fix | Report | None:
             "The NPU must not take this path. Write a branch for it, or let it fall through to the plain one.",
         )
     npu = f"is_{match.file.target.device}"
-    return Fix(match.rename(npu), f"{match.text} → .{npu}")
+    edits = match.rename(npu)
+    return Fix(edits, match.change(edits))
 
 
 @rule.on_file("is_cuda")
@@ -64,5 +65,5 @@ def rename_overrides(match: FileMatch) -> list[Fix]:
         setters = [d.decorator.value for d in method.decorators if isinstance(d.decorator, cst.Attribute)]
         names = [method.name, *(s for s in setters if isinstance(s, cst.Name) and s.value == "is_cuda")]
         edits = [match.replace(name, npu) for name in names]
-        found.append(Fix(edits, f"{cls}.is_cuda → {npu}, as tensors have it", node=method.name))
+        found.append(Fix(edits, f"{cls}.is_cuda → {cls}.{npu}, as tensors have it", node=method.name))
     return found

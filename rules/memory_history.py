@@ -74,4 +74,5 @@ def newer_arguments(match: Name) -> Fix | Report | None:
     edits += drop_arguments(match.file, call.node, [arg for name, arg in call.keywords.items() if name in DROPPED])
     if not edits:
         return None
-    return Fix([*match.rename(match.destination or ""), *edits], f"{match.qualified} → torch.npu's, with its arguments")
+    new = match.destination or ""
+    return Fix([*match.rename(new), *edits], f"{match.qualified} → {new}, with the arguments that it takes")

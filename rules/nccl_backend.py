@@ -46,4 +46,4 @@ def use_hccl(match: Text) -> Fix | Report | None:
     edits = [edit for old, new in words.items() for edit in match.replace_words(rf"\b{old}\b", new)]
     if not edits:
         return Report("the backend's name is put together from pieces", f"Write {target.backend!r} in one piece.")
-    return Fix(edits, f"{match.text} → {target.backend}", needs=())
+    return Fix(edits, match.change(edits), needs=())

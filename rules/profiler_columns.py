@@ -61,7 +61,8 @@ def in_text(match: Text) -> Fix | None:
     if match.is_bytes or not known or match.role("device").role in (Role.WORDS, Role.KEY):
         return None
     new = "npu" if call == "export_stacks" and "key_averages" not in match.file.source.text else _device(match)
-    return Fix(match.replace_words("cuda", new), f"{match.text} → {match.value.replace('cuda', new)}", needs=())
+    edits = match.replace_words("cuda", new)
+    return Fix(edits, match.change(edits), needs=())
 
 
 @rule.on_string("_time_total", "_memory_usage")
@@ -79,7 +80,8 @@ def put_together(match: Text) -> Report | None:
 def event_of_the_npu(match: Name) -> Fix | None:
     if not isinstance(match.node, cst.Attribute):
         return None
-    return Fix([match.replace(match.node.attr, "PrivateUse1")], f"{match.text} → PrivateUse1", needs=())
+    edits = [match.replace(match.node.attr, "PrivateUse1")]
+    return Fix(edits, match.change(edits), needs=())
 
 
 @rule.on_method(*ATTRIBUTES)

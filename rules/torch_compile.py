@@ -70,7 +70,7 @@ def check_backend(match: Name) -> Fix | Report | None:
         return None
     if name == "cudagraphs":
         if match.file.target.at_least(INDUCTOR):
-            return Fix([match.replace(backend.value, match.literal(GRAPHS))], f"the backend cudagraphs → {GRAPHS}")
+            return Fix([match.replace(backend.value, match.literal(GRAPHS))], f"the backend {name} → {GRAPHS}")
         return Report(f"the backend cudagraphs needs CUDA; {GRAPHS} comes with torch_npu {INDUCTOR}", "Leave it out.")
     return Report(f"the torch.compile backend {name} has no NPU version", f"Use inductor, which needs {_needs(match)}.")
 

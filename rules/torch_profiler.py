@@ -134,7 +134,7 @@ def experimental(match: Name) -> Report:
 def _stay(match: FileMatch, node: cst.CSTNode, name: str, whole: bool) -> Fix | Report | None:
     """What is left to do where torch's own profiler measures the NPU."""
     if name == CUDA and isinstance(node, cst.Attribute):
-        message = f"{OLD}.{CUDA} → NPU: torch's profiler measures the NPU itself"
+        message = f"{OLD}.{CUDA} → {OLD}.ProfilerActivity.NPU: torch's profiler measures the NPU itself"
         return Fix([match.replace(node.attr, "NPU")], message, needs=(), node=node)
     if whole:
         return None  # the default activities are those of the device

@@ -41,7 +41,7 @@ def attention(match: Text) -> Fix | None:
     verdict = match.role("device")
     if verdict.role in (Role.KEY, Role.WORDS, Role.COMPARED, Role.NAME):
         return None
-    message = "flash_attention_2 needs flash-attn, which has no NPU version"
+    message = "flash_attention_2 needs flash-attn, which has no NPU version: sdpa takes its place"
     return Fix(match.replace_words("flash_attention_2", "sdpa"), message, _remedy(match, ATTENTION), needs=())
 
 
