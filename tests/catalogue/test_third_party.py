@@ -95,6 +95,10 @@ CODE = {
     'transformers attn_implementation="flash_attention_2"': "m = load(p, attn_implementation='flash_attention_2')\n",
     "transformers TrainingArguments(use_cpu/no_cuda/fp16/bf16/tf32)": "a = TrainingArguments(d, tf32=True)\n",
     "nvidia-smi (subprocess)": "subprocess.run(['nvidia-smi'])\n",
+    "onnxruntime CUDAExecutionProvider": "import onnxruntime\np = ['CUDAExecutionProvider']\n",
+    "onnxruntime TensorrtExecutionProvider": "import onnxruntime\np = ['TensorrtExecutionProvider']\n",
+    "paddle GPU": "import paddle\npaddle.device.set_device('gpu')\n",
+    "tensorflow GPU": "import tensorflow as tf\ntf.config.list_physical_devices('GPU')\n",
     "deepspeed": "import deepspeed\nengine = deepspeed.initialize(model=m)\n",
     "accelerate": "from accelerate import Accelerator\na = Accelerator()\n",
 }
