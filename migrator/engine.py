@@ -93,8 +93,7 @@ def migrate(raw: bytes, path: str, settings: Settings, project: Project) -> File
     try:
         return _Migration(source, raw, path, settings, project).run()
     except cst.ParserSyntaxError as error:
-        message = f"cannot parse: {error.message}"
-        return _failed(path, raw, faults.UNPARSABLE.at(message, max(error.raw_line, 1), error.raw_column + 1))
+        return _failed(path, raw, faults.unparsable(source, max(error.raw_line, 1), error.raw_column + 1))
     except RecursionError:
         return _failed(path, raw, faults.UNPARSABLE.at("cannot parse: the code is nested too deeply"))
     except RuleError as error:

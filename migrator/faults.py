@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from migrator.records import Applicability, Diagnostic, Severity
+from migrator.source import Source
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,21 @@ UNPARSABLE = Fault(
     "The parser rejects the file, so nothing in it was looked at or changed. Python 2 code is the usual "
     "reason: convert it first (`2to3`), or leave the file out with `--exclude`.",
 )
+
+
+def unparsable(source: Source, line: int, column: int) -> Diagnostic:
+    """What is wrong with a text that does not parse: in Python's own words, else the place where LibCST stops."""
+    said = source.complaint()
+    if said is None:
+        return UNPARSABLE.at("cannot parse: Python takes this, but LibCST does not", line, column, _LEAVE_OUT)
+    if said.is_python_2:
+        code = source.line_text(said.line).strip()
+        remedy = "Convert the file first, for example with `2to3 -w`, or leave it out with --exclude."
+        return UNPARSABLE.at(f"cannot parse: this is Python 2: {code}", said.line, said.column, remedy)
+    return UNPARSABLE.at(f"cannot parse: {said.message}", said.line, said.column, _LEAVE_OUT)
+
+
+_LEAVE_OUT = "Correct the file, or leave it out with --exclude."
 UNDECODABLE = Fault(
     "NPU002",
     "undecodable-file",

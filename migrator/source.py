@@ -24,10 +24,23 @@ _COMMENT = re.compile(r"[ \t]*#[^\r\n]*")
 _BRACKETS = re.compile(r"[()\[\]{}]")
 _LONG_CHAIN = re.compile(r"[-+~]{500}|(?:\bnot\s+){500}")
 _MAX_DEPTH = 200  # CPython's own limit for brackets
+_PYTHON_2 = re.compile(
+    r"""^\s*(print\b\s*[^\s(=.,:\])]|exec\s+\S|raise\s+[\w.]+\s*,|except\b.*,\s*\w+\s*:)|<>|`|(?<![\w.])0\d+L?\b|\dL\b|\bur["']"""
+)
 
 
 class SourceError(ValueError):
     """The bytes are not text in the encoding that they declare."""
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What Python's own parser says against a text, and where (1-based)."""
+
+    message: str
+    line: int
+    column: int
+    is_python_2: bool
 
 
 @dataclass(frozen=True)
@@ -93,11 +106,26 @@ class Source:
             return
         # Brackets in strings and comments were counted too: Python's parser, which only raises, decides.
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ast.parse(self.parse_text)
+            self._parse()
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise RecursionError("the code is nested too deeply") from error
+
+    def complaint(self) -> Complaint | None:
+        """What Python's own parser says against the text; None where it takes it, or gives up itself."""
+        try:
+            self._parse()
+        except SyntaxError as error:
+            line, column = max(error.lineno or 1, 1), max(error.offset or 1, 1)
+            text = self.line_text(line) if line <= len(self._line_starts) else ""
+            return Complaint(error.msg, line, column, _PYTHON_2.search(text) is not None)
+        except (ValueError, RecursionError, MemoryError):
+            pass
+        return None
+
+    def _parse(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(self.parse_text)
 
     @cached_property
     def newline(self) -> str:
