@@ -108,7 +108,7 @@ def _job(paths: Sequence[str], options: Options) -> Job:
     """Configuration, files, rules and target of a run."""
     from migrator import config, discover, registry
     from migrator.job import Job
-    from migrator.target import detect
+    from migrator.target import detect, doubt_about
 
     first = Path(options.stdin_filename or paths[0])
     names = (*config.ADDITIVE, "select", "unsafe", "torch_npu", "soc", "jobs", "baseline", "format")
@@ -119,6 +119,8 @@ def _job(paths: Sequence[str], options: Options) -> Job:
     else:
         discovery = discover.discover(paths, chosen.exclude, chosen.root)
     version = detect(first, cli=options.torch_npu, config=chosen.torch_npu, soc=chosen.soc)
+    if chosen.soc and (doubt := doubt_about(chosen.soc)) and not options.quiet:
+        say(f"--soc: {doubt}")
     job = Job(chosen, discovery, registry.load(chosen.rules_dir), version, options.remove)
     if options.remove and not any(handler.kind == "remove" for rule in job.rules for handler in rule.handlers):
         raise click.UsageError("--remove works with rules that can undo their work: add --select shape-detector")

@@ -249,6 +249,16 @@ def test_exclude(repo: Path, npu_migrate: Run) -> None:
 def test_the_target(repo: Path, npu_migrate: Run) -> None:
     done = npu_migrate(".", "--check", "--format", "json", "--torch-npu", "2.7.1", "--soc", "Ascend910B1")
     assert done.json["target"] == {"torch_npu": "2.7.1", "soc": "Ascend910B1"}
+
+
+def test_an_unknown_chip_is_told_and_used(repo: Path, npu_migrate: Run) -> None:
+    done = npu_migrate(".", "--check", "--format", "json", "--soc", "Ascend910B8")
+    assert done.json["target"]["soc"] == "Ascend910B8"
+    assert done.err == (
+        "--soc: Ascend910B8 is no chip that npu-migrate knows, and it goes on as for any chip; "
+        "did you mean Ascend910B?\n"
+    )
+    assert npu_migrate(".", "--check", "--quiet", "--soc", "Ascend910B8").err == ""
     done = npu_migrate(".", "--check", "--torch-npu", "latest")
     assert done.code == 2
     assert "'latest' is not a version number" in done.err

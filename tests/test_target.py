@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from migrator import api, target
-from migrator.target import Target, TargetError, detect
+from migrator.target import CHIPS, Target, TargetError, detect, doubt_about
 
 NEWEST = api.versions()[-1]
 
@@ -308,3 +310,25 @@ def test_files_that_cannot_be_read_or_decoded(repo, monkeypatch):
     assert found(root).torch_npu == NEWEST
     (root / "requirements-locked.txt").symlink_to(root / "nowhere")
     assert found(root).torch_npu == NEWEST
+
+
+@pytest.mark.parametrize("chip", [*CHIPS, "Ascend910_9399", "Ascend950DT_9571"])
+def test_known_chips_raise_no_doubt(chip: str) -> None:
+    assert doubt_about(chip) is None
+
+
+@pytest.mark.parametrize(
+    ("chip", "hint"),
+    [("910B1", "did you mean Ascend910B1?"), ("ascend310p3", "did you mean Ascend310P3?"), ("Foo", "Ascend910B1, ")],
+)
+def test_an_unknown_chip_is_doubted(chip: str, hint: str) -> None:
+    doubt = doubt_about(chip)
+    assert doubt is not None and doubt.startswith(f"{chip} is no chip") and hint in doubt
+
+
+def test_torch_npu_knows_the_same_chips() -> None:
+    wheel = importlib.util.find_spec("torch_npu")
+    if wheel is None or wheel.origin is None:
+        pytest.skip("torch_npu is not installed")
+    library = Path(wheel.origin).parent.joinpath("lib", "libtorch_npu.so").read_bytes()
+    assert [chip for chip in CHIPS if b"\0" + chip.encode() not in library] == []
