@@ -19,7 +19,7 @@ come from these registrations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -181,10 +181,25 @@ def rename_or_report(match: Name) -> Fix | Report | None:
         return Report(message, remedy or "Remove this, or keep it out of the way of the NPU.", severity)
     if (refused := _refused_arguments(match, new)) is not None:
         return Report(f"{new} does not take {refused}", remedy or f"Write the call for {new} by hand.")
-    edits = match.rename(new)
+    edits = [*match.rename(new), *_rename_keywords(match, new)]
     if not edits:
         return None
     return Fix(edits, f"{match.qualified} → {new}", None if row is None or row.exact_semantics else remedy)
+
+
+def _keyword_names(match: Name, new: str) -> dict[str, str]:
+    """The keywords that the NPU function calls otherwise, and how."""
+    signature, row = match.file.target.signature(new), match.row
+    if signature is None or row is None:
+        return {}
+    return {name: other for name, other in row.keywords if not signature.accepts(name) and signature.accepts(other)}
+
+
+def _rename_keywords(match: Name, new: str) -> Iterator[Edit]:
+    renamed = _keyword_names(match, new)
+    for arg in match.call.node.args if match.call is not None and renamed else ():
+        if arg.keyword is not None and arg.keyword.value in renamed:
+            yield match.replace(arg.keyword, renamed[arg.keyword.value])
 
 
 def _refused_arguments(match: Name, new: str) -> str | None:
@@ -192,7 +207,8 @@ def _refused_arguments(match: Name, new: str) -> str | None:
     signature, call = match.file.target.signature(new), match.call
     if signature is None or call is None:
         return None
-    refused = [f"{name}=" for name in call.keywords if not signature.accepts(name)]
+    renamed = _keyword_names(match, new)
+    refused = [f"{name}=" for name in call.keywords if not signature.accepts(renamed.get(name, name))]
     takes_any = any(p.kind is ParameterKind.VAR_POSITIONAL for p in signature.parameters)
     if not takes_any and len(call.positional) > len(signature.positional):
         refused.append(f"more than {len(signature.positional)} positional arguments")

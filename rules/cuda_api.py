@@ -38,6 +38,10 @@ rule = Rule(
             "import torch\nimport torch_npu\ng = getattr(torch.cuda, 'CUDAGraph')\nok = hasattr(torch.cuda, 'nccl')\n",
             "import torch\nimport torch_npu\ng = getattr(torch.npu, 'NPUGraph')\nok = hasattr(torch.npu, 'nccl')\n",
         ),
+        Example(
+            "import torch\nimport torch_npu\nname = torch.cuda.get_device_name(device=d)\n",
+            "import torch\nimport torch_npu\nname = torch.npu.get_device_name(device_name=d)\n",
+        ),
         Example.reported("import torch\nn = getattr(torch.cuda, 'nccl')\n", "looked up by name"),
         Example.reported("import torch\ntorch.cuda.nvtx.range_push('a')\n", "2.11", target="2.7.1"),
         Example.reported("import torch\ntorch.cuda.nccl.version()\n", "no counterpart"),
