@@ -86,19 +86,31 @@ class Recorder:
     def _record(self, report: Any) -> None:
         reason = ""
         if report.failed:
-            crash = getattr(report.longrepr, "reprcrash", None)
+            crash = _origin(report.longrepr)
             reason = crash.message if crash is not None else _last_error(str(report.longrepr))
         print(json.dumps([report.nodeid.rpartition("::")[2], report.outcome, reason]), file=self._file, flush=True)
+
+
+def _origin(failure: Any) -> Any:
+    """Where the error began: PyTorch's tests of operators wrap it in others that only name the sample."""
+    crash = getattr(failure, "reprcrash", None)
+    for _, place, link in reversed(getattr(failure, "chain", [])):
+        if link and "direct cause" not in link:
+            break
+        crash = place or crash
+    return crash
 
 
 def run_tests(path: Path, root: Path, folder: Path) -> None:
     """Run the tests of a file in this process, which ends with pytest's status."""
     import pytest
+    from torch.testing._internal import common_utils
 
     os.setsid()
     os.chdir(path.parent)
     sys.path.insert(0, str(root / "test"))
     sys.argv[:] = [str(path)]
+    common_utils.parse_cmd_line_args()  # as when the file is run by itself: its options have defaults
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -23,7 +23,9 @@ _OWN_KERNELS = frozenset(
 # The NPU's parts of these differ from the CPU's, so they run as wholes.
 _RECURRENT = frozenset({"gru", "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_tanh"})
 _FUSED_CELLS = frozenset({"_thnn_fused_gru_cell", "_thnn_fused_lstm_cell"})
-_NPU, _NPU_AUTOGRAD = "PrivateUse1", "AutogradPrivateUse1"
+# Operators on sparse (COO) tensors that the wheel launches; it does the others with operators on their parts.
+_SPARSE = ("aten::_coalesce",)
+_NPU, _NPU_AUTOGRAD, _SPARSE_NPU = "PrivateUse1", "AutogradPrivateUse1", "SparsePrivateUse1"
 
 
 def activate() -> None:
@@ -38,6 +40,10 @@ def activate() -> None:
             for operator in filter(lambda operator: not is_out(operator), overloads(f"aten::{base}")):
                 for key in (_NPU, _NPU_AUTOGRAD):
                     implement(operator, whole_on_cpu(operator), key)
+        for name in _SPARSE:
+            operator = overload(name)
+            if operator is not None:
+                implement(operator, cpu_kernel(name, operator._schema, precision.widened(operator)), _SPARSE_NPU)
         operators.install(kernels)
         collectives.install(kernels)
 

@@ -43,14 +43,22 @@ def cpu_kernel(name: str, schema: torch.FunctionSchema, operator: Callable[..., 
     outputs = [
         argument.name for argument in schema.arguments if argument.is_out and argument.type.kind() == "TensorType"
     ]
+    written = [
+        (place, argument.name)
+        for place, argument in enumerate(schema.arguments)
+        if argument.is_write and argument.type.kind() == "TensorType"
+    ]
     takes_generator = any(argument.name == "generator" for argument in schema.arguments)
 
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = _Call(name, mixes, indexes)
         lent = [value if type(value) in _PLAIN else call.lend(value) for value in args]
         named = {key: call.lend(value) for key, value in kwargs.items() if key != "pin_memory"} if kwargs else kwargs
-        if call.host is not None and call.device is not None and not mixes:
-            raise call.mismatch(call.host)
+        if call.device is not None and not mixes:
+            # A host tensor without dimensions may be read, as a number, but not be written to.
+            results = (args[place] if place < len(args) else kwargs[key] for place, key in written)
+            if call.host is not None or any(result.is_cpu for result in results):
+                raise call.mismatch(call.host or CPU)
         if random:
             result = rng.draw(operator, takes_generator, call.generator, call.target(), lent, named)
         elif outputs:
@@ -203,7 +211,7 @@ class _Call:
             for alias, tensor in self.lendings:
                 if value is alias:
                     return tensor
-            if value.layout != torch.strided or value.is_quantized:
+            if value.layout not in (torch.strided, torch.sparse_coo) or value.is_quantized:
                 kind = "quantized" if value.is_quantized else value.layout
                 raise NotImplementedError(f"{self.name}: the emulated NPU has no reference for {kind} results")
             return to_npu(value, self.target())

@@ -10,7 +10,9 @@ _storage_over = torch._C._construct_storage_from_data_pointer
 
 
 def as_cpu(tensor: Tensor) -> Tensor:
-    """A CPU tensor over the memory of a strided NPU tensor. It does not keep that memory alive."""
+    """A CPU tensor over the memory of a strided or sparse (COO) NPU tensor. It does not keep that memory alive."""
+    if tensor.layout == torch.sparse_coo:
+        return _sparse(as_cpu(tensor._indices()), as_cpu(tensor._values()), like=tensor)
     storage = tensor.untyped_storage()
     size = storage.nbytes()
     if size:
@@ -28,11 +30,18 @@ def as_cpu(tensor: Tensor) -> Tensor:
 
 
 def to_npu(tensor: Tensor, device: torch.device) -> Tensor:
-    """A new NPU tensor with the values and, where it has no gaps, the strides of a strided CPU tensor."""
+    """A new NPU tensor with the values of a strided or sparse (COO) CPU tensor and, if it has no gaps, its strides."""
+    if tensor.layout == torch.sparse_coo:
+        return _sparse(to_npu(tensor._indices(), device), to_npu(tensor._values(), device), like=tensor)
     result = torch.empty_like(tensor, device=device)
     if tensor.numel():
         as_cpu(result).copy_(tensor)
     return result
+
+
+def _sparse(indices: Tensor, values: Tensor, like: Tensor) -> Tensor:
+    with torch.npu.device(values.get_device()):  # -1, of a CPU tensor, changes nothing
+        return torch.ops.aten._sparse_coo_tensor_unsafe(indices, values, like.shape, is_coalesced=like.is_coalesced())
 
 
 def follow(tensor: Tensor, alias: Tensor) -> None:

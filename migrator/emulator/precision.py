@@ -14,7 +14,7 @@ from torch import Tensor
 Operator = Callable[..., Any]
 
 _NARROW = frozenset({torch.float16, torch.bfloat16})
-_WIDENED = frozenset({"_convolution", "convolution_backward", "convolution_overrideable"}) | frozenset(
+_WIDENED = frozenset({"_coalesce", "_convolution", "convolution_backward", "convolution_overrideable"}) | frozenset(
     {"addbmm", "addmm", "addmv", "addr", "baddbmm", "binary_cross_entropy_with_logits", "bmm", "dot", "mm", "mv"}
 )
 

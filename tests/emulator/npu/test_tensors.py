@@ -163,6 +163,15 @@ def test_other_wrong_devices() -> None:
         torch.ones(2, device="npu:7")
 
 
+def test_results_in_tensors_of_the_host_are_refused() -> None:
+    number, values = torch.tensor(0.0), torch.ones(3, device="npu")
+    with pytest.raises(RuntimeError, match="two devices, npu:0 and cpu"):
+        torch.sum(values, 0, out=number)
+    with pytest.raises(RuntimeError, match="two devices, npu:0 and cpu"):
+        number.add_(values[0])
+    assert number.item() == 0
+
+
 def test_copies_between_devices() -> None:
     tensor = torch.arange(4.0, device="npu:0")
     other = tensor.to("npu:1", non_blocking=True)
@@ -225,3 +234,52 @@ def test_int32_as_indices() -> None:
         return F.multilabel_margin_loss(scores, target), ones.long()
 
     on_both(of_labels)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors() -> None:
+    def compute(device: str) -> Any:
+        indices, values = torch.tensor([[0, 0, 1], [2, 2, 1]]), torch.tensor([1.0, 2.0, -3.0])
+        sparse = torch.sparse_coo_tensor(indices, values, (2, 3)).to(device)
+        merged = sparse.coalesce()
+        parts = [
+            merged.indices(),
+            merged.values(),
+            (sparse + sparse).to_dense(),
+            torch.sparse.sum(sparse, 1).to_dense(),
+        ]
+        dense = torch.eye(3, device=device).to_sparse()
+        return [*parts, dense.indices(), (dense * 2).to_dense(), sparse.t().abs().to_dense()]
+
+    on_both(compute)
+    assert torch.eye(3, device="npu:1").to_sparse().values().device == torch.device("npu:1")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_values_of_half_precision_are_added_in_float32() -> None:
+    values = torch.tensor([2048.0, 1, 1, 1, 1]).half()
+    merged = torch.sparse_coo_tensor(torch.zeros(1, 5, dtype=torch.long), values, (1,), device="npu").coalesce()
+    assert merged.values().dtype == torch.float16
+    assert merged.values().item() == 2052
+
+
+def test_sparse_gradients_of_an_embedding() -> None:
+    def train(device: str) -> Tensor:
+        torch.manual_seed(0)
+        table = nn.Embedding(10, 3, sparse=True).to(device)
+        optimizer = torch.optim.SGD(table.parameters(), 0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            table(torch.tensor([1, 2, 2, 5]).to(device)).pow(2).sum().backward()
+            assert table.weight.grad.is_sparse
+            optimizer.step()
+        return table.weight
+
+    on_both(train)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_operators_that_the_wheel_lacks_are_refused_as_on_a_device() -> None:
+    sparse = torch.eye(3, device="npu").to_sparse()
+    with pytest.raises(RuntimeError, match=r"aten::addmm.*not currently supported on the NPU"):
+        torch.sparse.mm(sparse, torch.ones(3, 3, device="npu"))
