@@ -53,6 +53,7 @@ def _side(side: Side | None) -> dict[str, Any] | None:
         "title": side.title,
         "command": list(run.command),
         "exit_code": run.exit_code,
+        "signal": run.signal,
         "timed_out": run.exit_code is None,
         "seconds": round(run.seconds, 2),
         "stdout": run.stdout[-LAST_CHARACTERS:],

@@ -45,6 +45,14 @@ class Run:
         """Whether it ended in time and without an error."""
         return self.exit_code == 0
 
+    @property
+    def signal(self) -> str | None:
+        """The name of the signal that ended it, such as SIGSEGV; None: it ended by itself, or by the time limit."""
+        try:
+            return signal.Signals((self.exit_code or 0) - 128).name
+        except ValueError:
+            return None
+
 
 def run(
     command: Sequence[str], *, cwd: Path, variables: Mapping[str, str], timeout: float | None, echo: bool = False

@@ -36,7 +36,7 @@ def render(report: Report, verbose: bool = False) -> str:
         _operators(report),
         _notes(report),
         _failure(report, verbose),
-        [_verdict(report)],
+        _wrapped(_verdict(report), "", "    "),
     ]
     return "\n\n".join("\n".join(block) for block in map(list, blocks) if block) + "\n"
 
@@ -86,8 +86,10 @@ def _runs(report: Report) -> Iterator[str]:
 
 def _ended(side: Side) -> str:
     run = side.run
-    how = f"time limit reached after {run.seconds:.0f} s" if run.exit_code is None else f"exit {run.exit_code}"
-    return how if run.exit_code is None else f"{how}, {run.seconds:.1f} s"
+    if run.exit_code is None:
+        return f"time limit reached after {run.seconds:.0f} s"
+    how = f"ended by {run.signal} (exit {run.exit_code})" if run.signal else f"exit {run.exit_code}"
+    return f"{how}, {run.seconds:.1f} s"
 
 
 # --- the comparison ---------------------------------------------------------------------------------------
@@ -281,6 +283,10 @@ def _verdict(report: Report) -> str:
             return f"COULD NOT RUN: install {', '.join(packages)}"
         if report.both_failed:
             return "COULD NOT RUN: the original fails in the same way"
+        ended_by = report.reference.run.signal if report.reference is not None else None
+        if ended_by is not None:
+            help = "; if torch crashed: set ONEDNN_MAX_CPU_ISA=SSE41" if ended_by in ("SIGABRT", "SIGSEGV") else ""
+            return f"COULD NOT RUN: the reference was ended by {ended_by}, not the migrated code{help}"
         if report.reference is not None and not report.reference.run.succeeded:
             return "COULD NOT RUN: the reference failed, so there is nothing to compare with"
         return "COULD NOT RUN: nothing was compared"

@@ -149,8 +149,8 @@ class Report:
     def both_failed(self) -> bool:
         """Whether the original fails in the same way, so that it is no fault of the migration."""
         sides = [side for side in (self.reference, self.run) if side is not None and not side.run.succeeded]
-        errors = [[failure.error for failure in side.failures] for side in sides]
-        return len(sides) == 2 and bool(errors[0]) and errors[0] == errors[1]
+        ways = [[failure.error for failure in side.failures] or side.run.signal for side in sides]
+        return len(sides) == 2 and bool(ways[0]) and ways[0] == ways[1]
 
     @property
     def verdict(self) -> Verdict:

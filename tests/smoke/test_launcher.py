@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.smoke.launcher import LaunchError, run
+from migrator.smoke.launcher import LaunchError, Run, run
 
 CHILD_IN_ITS_OWN_SESSION = """\
 import subprocess, sys, time
@@ -41,7 +41,12 @@ def test_output_and_exit_status(tmp_path: Path) -> None:
 
 def test_signal_as_the_shell_says_it(tmp_path: Path) -> None:
     done = run(["python", "-c", "import os; os.kill(os.getpid(), 11)"], cwd=tmp_path, variables={}, timeout=60)
-    assert done.exit_code == 139
+    assert (done.exit_code, done.signal) == (139, "SIGSEGV")
+
+
+@pytest.mark.parametrize("exit_code", [None, 0, 1, 128, 255])
+def test_no_signal(exit_code: int | None) -> None:
+    assert Run(("true",), exit_code, 1.0, "", "").signal is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from migrator.smoke.request import Report
@@ -68,3 +69,28 @@ def test_module_in_a_subfolder(smoke: Check, tmp_path: Path) -> None:
     report = smoke(tmp_path, "python", "-m", "tool", "--cuda", cwd="project", devices=3)
     assert report.verdict.exit_code == 0, report
     assert report.run.run.stdout == "3 ['--cuda']\n"
+
+
+NARROW = """\
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    loss = net(torch.arange(8.0).reshape(2, 4).cuda()).float().square().mean()
+loss.backward()
+optimizer.step()
+"""
+
+
+def test_final_parameters_are_judged_by_the_dtype_of_the_training(smoke: Check, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(NARROW)
+    report = smoke(tmp_path, "python", "train.py", migrate=True, compare="cpu", torch_npu="2.13.0")
+    assert report.verdict.exit_code == 0, report
+    [ranked], [final] = report.comparison.ranks, report.comparison.final
+    assert [step.dtype for step in ranked.steps] == ["bfloat16"]  # the loss and the parameters are float32
+    weight = replace(final.differences[0], distance=0.2 * final.differences[0].size)
+    assert report.comparison.accepts(replace(final, differences=(weight,)))
+    exact = replace(report.comparison, ranks=(replace(ranked, steps=(replace(ranked.steps[0], dtype="float32"),)),))
+    assert not exact.accepts(replace(final, differences=(weight,)))

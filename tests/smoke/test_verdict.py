@@ -58,6 +58,8 @@ def difference(name: str, distance: float, size: float = 100.0, problem: str | N
         ({"run": side(), "reference": side(1)}, 2),
         ({"run": side(1, "KeyError: 'a'"), "reference": side(1, "KeyError: 'a'")}, 2),
         ({"run": side(1, "KeyError: 'b'"), "reference": side(1, "KeyError: 'a'")}, 1),
+        ({"run": side(139), "reference": side(139)}, 2),
+        ({"run": side(139), "reference": side()}, 1),
         ({"run": side(), "comparison": comparison()}, 2),
         ({"run": side(), "comparison": comparison(Ranked(0, (step(0),), 0, None))}, 0),
         ({"run": side(), "comparison": comparison(Ranked(0, (), 0, Divergence(0, "loss", None, "")))}, 1),
@@ -80,6 +82,17 @@ def test_files_are_judged_as_a_whole_and_by_the_dtype_of_the_training() -> None:
     assert comparison(half).accepts(wrong)
     assert not comparison(one).accepts(Files((difference("weight", 0.0, problem="only on the device"),)))
     assert not comparison(one).accepts(Files((), "cannot be read"))
+
+
+def test_a_crash_of_the_reference_is_named_and_not_blamed_on_the_migration() -> None:
+    crashed = Side("the original on the CPU", Run(("python", "train.py"), 134, 1.0, "", "double free or corruption\n"))
+    text = render(report(run=side(), reference=crashed))
+    assert "FAILED the original on the CPU: ended by SIGABRT (exit 134), 1.0 s\n  | double free" in text
+    verdict = " ".join(text.rpartition("\n\n")[2].split())
+    assert verdict == (
+        "COULD NOT RUN: the reference was ended by SIGABRT, not the migrated code; "
+        "if torch crashed: set ONEDNN_MAX_CPU_ISA=SSE41"
+    )
 
 
 def full_report() -> Report:
