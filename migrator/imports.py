@@ -2,12 +2,13 @@
 
 Right after the top-level statement with the first torch import that runs (after the whole `try:` when torch
 is imported in one; inside the block of an `if`, and then again behind the first import that runs without it),
-never inside TYPE_CHECKING; in a file that imports torch only inside functions, into those functions; else below
-`__future__` imports and the docstring.
+never inside TYPE_CHECKING; in a file that imports torch only inside functions, into those functions; else behind
+the imports that the file begins with, or below its docstring.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -45,7 +46,7 @@ def place(file: FileContext, changed: Iterable[cst.CSTNode], edits: Sequence[Edi
         for statement in _first(file, torch.get(block, []))
         if not _moves(file, statement, edits)
     ]
-    return [*inserted, _below_docstring(file)] if required and blocks - set(torch) else inserted
+    return [*inserted, _at_top(file)] if required and blocks - set(torch) else inserted
 
 
 def _first(file: FileContext, statements: list[Statement]) -> Iterator[Statement]:
@@ -154,22 +155,39 @@ def _new_line(file: FileContext, end: int, indent: str) -> Edit:
     return Edit(end, end, statement + newline)
 
 
-def _below_docstring(file: FileContext) -> Edit:
-    anchor: cst.CSTNode | None = None
-    for index, line in enumerate(file.tree.module.body):
-        if not isinstance(line, cst.SimpleStatementLine):
+def _at_top(file: FileContext) -> Edit:
+    """In a file that does not import torch: behind the imports that it begins with.
+
+    Where it begins with none: below the docstring, else above the first statement, between blank lines.
+    """
+    body, newline, text = file.tree.module.body, file.source.newline, file.source.text
+    imported, anchor = False, None
+    for index, line in enumerate(body):
+        imports = _is_import(line)
+        if not imports and not (index == 0 and _is_docstring(line)):
             break
-        first = line.body[0]
-        docstring = (
-            index == 0
-            and isinstance(first, cst.Expr)
-            and isinstance(first.value, (cst.SimpleString, cst.ConcatenatedString))
-        )
-        future = isinstance(first, cst.ImportFrom) and dotted(first.module) == "__future__"
-        if not docstring and not future:
-            break
-        anchor = line
+        imported, anchor = imports, line
     if anchor is not None:
-        return _new_line(file, file.tree.span(anchor)[1], "")
-    start = file.tree.span(file.tree.module.body[0])[0] if file.tree.module.body else 0
-    return Edit(start, start, f"import {PACKAGE}{file.source.newline}")
+        edit = _new_line(file, file.tree.span(anchor)[1], "")
+        if imported:
+            return edit
+        after = newline if re.match(r"[^\r\n]", text[edit.end :]) else ""
+        return Edit(edit.start, edit.end, newline + edit.text + after)
+    first, _ = file.source.position(file.tree.span(body[0])[0] if body else 0)
+    above = first
+    while above > 1 and file.source.line_text(above - 1).startswith("#"):
+        above -= 1
+    heads_file = above == 1 and first > 1  # a licence, an encoding: no comment on the statement below it
+    offset = sum(len(file.source.line_text(line)) for line in range(1, first if heads_file else above))
+    return Edit(offset, offset, newline * heads_file + f"import {PACKAGE}" + 2 * newline)
+
+
+def _is_import(line: cst.CSTNode) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and all(
+        isinstance(part, (cst.Import, cst.ImportFrom)) for part in line.body
+    )
+
+
+def _is_docstring(line: cst.CSTNode) -> bool:
+    first = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+    return isinstance(first, cst.Expr) and isinstance(first.value, (cst.SimpleString, cst.ConcatenatedString))

@@ -46,7 +46,7 @@ rule = Rule(
         ),
         Example(
             "from run import Run\n\n\ndef main():\n    Run().fit()\n\n\nmain()\n",
-            f"import torch_npu\nfrom run import Run\n\n\ndef main():\n    {CALL}\n    Run().fit()\n\n\nmain()\n",
+            f"from run import Run\nimport torch_npu\n\n\ndef main():\n    {CALL}\n    Run().fit()\n\n\nmain()\n",
             files=(("run.py", "import torch\nclass Run:\n    device = torch.device('cuda')\n"),),
         ),
         Example(
@@ -144,22 +144,17 @@ def _works(match: FileMatch, own: ModuleFacts, regions: Sequence[cst.CSTNode]) -
     """Whether code trains, infers, or places something on a device; without torch, by what it imports for that."""
     calls = [call for region in regions for call in _calls(match, region)]
     if not (own.device or own.uses_torch):
-        calls = [call for call in calls if _is_of_repository(match, call.func)]
+        calls = [call for call in calls if _is_imported(match, call.func)]
     called = set(map(_called_name, calls))
     return any(map(WORK.fullmatch, called)) or (own.device and bool(PLACING & called))
 
 
-def _is_of_repository(match: FileMatch, function: cst.BaseExpression, depth: int = 0) -> bool:
-    """Whether a function comes from another module of the repository: `fit`, `net.fit`, `Net().fit`."""
+def _is_imported(match: FileMatch, function: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether a function comes from another module: `fit`, `net.fit`, `Net().fit`."""
     while isinstance(function, (cst.Attribute, cst.Call)):
         function = function.value if isinstance(function, cst.Attribute) else function.func
     bindings = match.file.names.bindings_of(function) if isinstance(function, cst.Name) and depth < 5 else []
-    return any(
-        match.file.project.defines(b.qualified or "")
-        if b.is_import
-        else b.value is not None and _is_of_repository(match, b.value, depth + 1)
-        for b in bindings
-    )
+    return any(b.is_import or (b.value is not None and _is_imported(match, b.value, depth + 1)) for b in bindings)
 
 
 def _calls(match: FileMatch, region: cst.CSTNode) -> list[cst.Call]:

@@ -24,7 +24,7 @@ rule = Rule(
         Example.unchanged("if args.cuda and not opt.cuda:\n    pass\n"),
         Example(
             "class Batch:\n    def cuda(self):\n        return self.x.cuda()\n\n\nb = Batch()\nb.cuda()\n",
-            "import torch_npu\nclass Batch:\n    def cuda(self):\n        return self.x.npu()\n\n\nb = Batch()\nb.cuda()\n",
+            "import torch_npu\n\nclass Batch:\n    def cuda(self):\n        return self.x.npu()\n\n\nb = Batch()\nb.cuda()\n",
             reports=("Batch.cuda",),
         ),
         Example(

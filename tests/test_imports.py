@@ -27,7 +27,7 @@ PLACES = {
     ),
     "never inside TYPE_CHECKING": (
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\nx = y.cuda()\n",
-        "import torch_npu\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\nx = y.npu()\n",
+        "from typing import TYPE_CHECKING\nimport torch_npu\nif TYPE_CHECKING:\n    import torch\nx = y.npu()\n",
     ),
     "inside the function that imports torch": (
         "def f():\n    import torch\n    return torch.cuda.device_count()\n\n\ndef g():\n    return 1\n",
@@ -37,8 +37,33 @@ PLACES = {
         '#!/usr/bin/env python\n# Licence.\n"""Doc."""\nfrom __future__ import annotations\nx = y.cuda()\n',
         '#!/usr/bin/env python\n# Licence.\n"""Doc."""\nfrom __future__ import annotations\nimport torch_npu\nx = y.npu()\n',
     ),
-    "at the top": ("x = y.cuda()\n", "import torch_npu\nx = y.npu()\n"),
-    "below a licence": ("# Licence.\n\nx = y.cuda()\n", "# Licence.\n\nimport torch_npu\nx = y.npu()\n"),
+    "at the top": ("x = y.cuda()\n", "import torch_npu\n\nx = y.npu()\n"),
+    "below a licence": ("# Licence.\n\nx = y.cuda()\n", "# Licence.\n\nimport torch_npu\n\nx = y.npu()\n"),
+    "below a licence that touches the code": (
+        "#!/usr/bin/env python\n# Licence.\nx = y.cuda()\n",
+        "#!/usr/bin/env python\n# Licence.\n\nimport torch_npu\n\nx = y.npu()\n",
+    ),
+    "above the first statement's comment": (
+        "# Licence.\n\n# The input.\n# It is large.\nx = y.cuda()\n",
+        "# Licence.\n\nimport torch_npu\n\n# The input.\n# It is large.\nx = y.npu()\n",
+    ),
+    "below a docstring, away from what follows": (
+        '"""Doc."""\n# The input.\nx = y.cuda()\n',
+        '"""Doc."""\n\nimport torch_npu\n\n# The input.\nx = y.npu()\n',
+    ),
+    "below a docstring with blank lines behind it": (
+        '"""Doc."""\n\n\ndef f(x):\n    return x.cuda()\n',
+        '"""Doc."""\n\nimport torch_npu\n\n\ndef f(x):\n    return x.npu()\n',
+    ),
+    "below a docstring, with other newlines": (
+        '"""Doc."""\r\nx = y.cuda()\r\n',
+        '"""Doc."""\r\n\r\nimport torch_npu\r\n\r\nx = y.npu()\r\n',
+    ),
+    "behind the imports that a file begins with": (
+        '"""Doc."""\n\nimport cv2\nfrom nets import (\n    net,\n)\n\n# Late on purpose.\npatch()\nimport late\nx = y.cuda()\n',
+        '"""Doc."""\n\nimport cv2\nfrom nets import (\n    net,\n)\nimport torch_npu\n\n'
+        "# Late on purpose.\npatch()\nimport late\nx = y.npu()\n",
+    ),
     "nothing where it is imported": (
         "import torch_npu\nimport torch\nx = y.cuda()\n",
         "import torch_npu\nimport torch\nx = y.npu()\n",
