@@ -53,11 +53,14 @@ class Job:
     def rules(self) -> list[Rule]:
         return [rule for rule in self.registry.rules if rule.id in self.enabled]
 
+    def read(self, source: bytes | None = None) -> run.Reading:
+        """Read the files and the facts about the whole; `source` stands in for the content of a single one."""
+        settings = self._settings(self.enabled)
+        return run.read_files(self.discovery.files, settings, source, self.discovery.around)
+
     def migrate(self, progress: run.Progress | None = None, source: bytes | None = None) -> None:
         """Find out what would become of each file; `source` stands in for the content of a single one."""
-        self._reading = run.read_files(
-            self.discovery.files, self._settings(self.enabled), source, self.discovery.around
-        )
+        self._reading = self.read(source)
         self.results = run.migrate_files(self._reading, jobs=self.config.jobs, progress=progress)
         for display, reason in self.discovery.unreadable:
             fault = faults.UNREADABLE.at(f"the folder cannot be read: {reason}")

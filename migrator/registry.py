@@ -66,9 +66,9 @@ class Registry:
 
     @cached_property
     def table(self) -> dict[str, dict[str, list[tuple[Rule, Handler]]]]:
-        """Handlers by kind and pattern: what the engine dispatches on."""
+        """Handlers by kind and pattern: what the engine dispatches on.  The user's own rules are asked first."""
         found: dict[str, dict[str, list[tuple[Rule, Handler]]]] = defaultdict(lambda: defaultdict(list))
-        for rule in self.rules:
+        for rule in sorted(self.rules, key=lambda rule: rule.id.startswith("NPU")):
             for handler in rule.handlers:
                 for pattern in handler.patterns or ("",):
                     found[handler.kind][pattern].append((rule, handler))

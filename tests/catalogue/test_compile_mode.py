@@ -108,6 +108,7 @@ def test_a_module_with_a_demonstration_is_no_program() -> None:
     ("text", "works"),
     [
         ("from common import scan\n\ndef generate_list():\n    scan()\n\nif __name__ == '__main__':\n    generate_list()\n", False),
+        ("from fabric import Trainer\nimport common\n\nif __name__ == '__main__':\n    t = Trainer(common.Net())\n    t.fit()\n", True),
         ("import common\n\nif __name__ == '__main__':\n    common.train_all()\n", True),
         ("import tensorflow as tf\nimport torch\nfrom common import scan\n\nif __name__ == '__main__':\n    tf.predict(scan())\n", False),
     ],
