@@ -22,7 +22,7 @@ from migrator import __version__
 from migrator.options import CommandT, Options, SectionedCommand, common_options, job_options, write_sections
 from migrator.report import FORMATS
 from migrator.smoke.command import smoke
-from migrator.terminal import emit, progress_bar, say
+from migrator.terminal import PROGRAM, emit, progress_bar, say
 
 if TYPE_CHECKING:
     from migrator.faults import Fault
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from migrator.rule import Rule
 
 CLEAN, FINDINGS, TROUBLE = 0, 1, 2
-PROGRAM = "npu-migrate"
 HELP = {"help_option_names": ["-h", "--help"]}
 
 

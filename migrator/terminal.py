@@ -11,6 +11,9 @@ from typing import Literal, TextIO
 
 from migrator.report.meta import printable
 
+PROGRAM = "npu-migrate"
+"""How messages call the command."""
+
 Stream = Literal["stdout", "stderr"]
 
 

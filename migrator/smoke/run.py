@@ -17,13 +17,11 @@ from migrator.smoke.recording import is_golden
 from migrator.smoke.request import Request, SmokeError, Verdict
 from migrator.smoke.tolerances import Tolerances
 from migrator.target import TargetError
-from migrator.terminal import emit, say
+from migrator.terminal import PROGRAM, emit, say
 
 
 def run(path: Path, command: tuple[str, ...], format: str, options: Mapping[str, Any]) -> int:
     """Make the checks and print the report; the exit code."""
-    from migrator.cli import PROGRAM
-
     try:
         request = _request(path, command, options)
         found = session.check(request, _progress)
