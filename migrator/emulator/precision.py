@@ -14,8 +14,12 @@ from torch import Tensor
 Operator = Callable[..., Any]
 
 _NARROW = frozenset({torch.float16, torch.bfloat16})
-_WIDENED = frozenset({"_coalesce", "_convolution", "convolution_backward", "convolution_overrideable"}) | frozenset(
-    {"addbmm", "addmm", "addmv", "addr", "baddbmm", "binary_cross_entropy_with_logits", "bmm", "dot", "mm", "mv"}
+_WIDENED = (
+    frozenset({"_coalesce", "_convolution", "convolution_backward", "convolution_overrideable", "nansum"})
+    | {"addbmm", "addmm", "addmv", "addr", "baddbmm", "binary_cross_entropy_with_logits", "bmm", "dot", "mm", "mv"}
+    # The CPU has no half-precision kernels of these.
+    | {"avg_pool3d", "avg_pool3d_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward"}
+    | {"_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa_backward"}
 )
 
 
@@ -26,7 +30,7 @@ def widened(operator: torch._ops.OpOverload) -> Operator:
 
     def in_float32(*args: Any, **kwargs: Any) -> Any:
         types = {value.dtype for value in args if isinstance(value, Tensor)}
-        if len(types) != 1 or not types <= _NARROW:
+        if len(types) != 1 or not types <= _NARROW or kwargs.get("dtype") is not None:
             return operator(*args, **kwargs)
         wide = [value.float() if isinstance(value, Tensor) else value for value in args]
         result = operator(*wide, **kwargs)

@@ -201,6 +201,13 @@ def test_missing_option_is_refused_by_name() -> None:
         torch_npu.npu_fusion_attention(heads, heads, heads, 2, "BNSD", atten_mask=mask, sparse_mode=7)
 
 
+def test_launch_behind_the_kernels_is_refused_by_name() -> None:
+    # A kernel of the wheel launches this; what it launches must not pass for a tensor of zeros.
+    quantized = torch._empty_affine_quantized([2, 3], scale=1, zero_point=0, dtype=torch.quint8, device="npu")
+    with pytest.raises(RuntimeError, match="does not implement AsStrided"):
+        quantized.flatten()
+
+
 def test_results_of_other_kinds_are_refused_by_name() -> None:
     with pytest.raises(NotImplementedError, match=r"aten::quantize_per_tensor.*quantized"):
         torch.quantize_per_tensor(torch.eye(2, device="npu"), 0.1, 0, torch.qint8)

@@ -196,6 +196,26 @@ def test_half_product_rounds_once(dtype: torch.dtype) -> None:
     assert torch.equal((first.npu() @ second.npu()).cpu(), expected)
 
 
+def test_half_sum_without_nan_rounds_once() -> None:
+    values = torch.linspace(-9, 9, 4200).bfloat16().view(2, 3, 100, 7)[..., ::2]
+    assert torch.nansum(values.npu()).item() == values.double().sum().bfloat16().item()
+    assert torch.nansum(values.npu(), dtype=torch.float32).dtype == torch.float32
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_half_operators_that_the_cpu_lacks(mode: str) -> None:
+    def compute(images: Tensor) -> list[Tensor]:
+        smaller = F.interpolate(images, scale_factor=0.5, mode=mode, antialias=True)
+        results = [smaller, F.avg_pool3d(images, 2), F.local_response_norm(images, 3)]
+        sum(result.sum() for result in results).backward()
+        return [*results, images.grad]
+
+    images = torch.linspace(0, 1, 384).view(2, 4, 6, 8).half()
+    found = compute(images.npu().requires_grad_())
+    for result, expected in zip(found, compute(images.float().requires_grad_()), strict=True):
+        torch.testing.assert_close(result.cpu(), expected.half(), rtol=4e-3, atol=4e-3)
+
+
 def test_products_of_different_types_are_refused() -> None:
     with pytest.raises(RuntimeError, match="dtype"):
         torch.ones(2, 2, device="npu").half() @ torch.ones(2, 2, device="npu")
