@@ -12,6 +12,7 @@ from migrator.edits import write_atomically
 from migrator.job import Job
 from migrator.options import Options
 from migrator.records import FileResult, Status
+from migrator.target import lacking_torch_npu
 from migrator.terminal import Stream, emit, is_coloured, say
 
 
@@ -80,7 +81,11 @@ def _render(job: Job, paths: Sequence[str], options: Options, stream: Stream | N
     )
     format = job.config.format
     if format == "text":
-        meta = replace(meta, unread=[_from_here(path) for path in unread.naming_cuda(job.discovery.beside)])
+        meta = replace(
+            meta,
+            unread=[_from_here(path) for path in unread.naming_cuda(job.discovery.beside)],
+            requirements=[_from_here(path) for path in _lacking(job)],
+        )
     color = stream is not None and is_coloured(stream, options.color)
     return report.render(
         format,
@@ -90,6 +95,16 @@ def _render(job: Job, paths: Sequence[str], options: Options, stream: Stream | N
         width=min(get_terminal_size().columns, 120) if color else 80,
         verbose=options.verbose,
     )
+
+
+def _lacking(job: Job) -> list[Path]:
+    """Requirement files that do not go with the imports of torch_npu that were (or would be) added."""
+    added = [
+        file.path
+        for file, result in zip(job.discovery.files, job.results, strict=False)
+        if b"import torch_npu" in (result.after or b"") and b"import torch_npu" not in (result.before or b"")
+    ]
+    return lacking_torch_npu(job.discovery.files[0].root, added) if added else []
 
 
 def _from_here(path: Path) -> str:

@@ -49,7 +49,7 @@ CHIPS = (
 _PACKAGE = r"(?P<name>torch[-_]npu|torch|pytorch)"
 _REQUIREMENT = re.compile(rf"{_PACKAGE}\s*(\[[^\]]*\])?\s*([(=<>!~;@]|$)", re.IGNORECASE)
 _IN_COMMAND = re.compile(rf"(?<![\w./-]){_PACKAGE}(?P<spec>\s*(?:==|~=|<=?|>=?)[^\s'\"&|;\\]+)", re.IGNORECASE)
-_CONDA = re.compile(rf"^\s*-\s*['\"]?(?:[\w-]+::)?{_PACKAGE}\s*(?P<spec>[=<>!~][^'\"#]*)", re.IGNORECASE)
+_CONDA = re.compile(rf"^\s*-\s*['\"]?(?:[\w-]+::)?{_PACKAGE}\s*(?P<spec>[=<>!~][^'\"#]*)?['\"]?\s*(#|$)", re.IGNORECASE)
 _WHEEL = re.compile(
     r"(?<![\w-])(?P<name>torch_npu|torch)-(?P<version>\d[\w.]*)(?:(?:%2B|\+)[\w.]+)?-cp\d", re.IGNORECASE
 )
@@ -225,7 +225,34 @@ def _steps(start: Path, end: Path) -> int:
     return len(start.parts) + len(end.parts) - 2 * shared
 
 
+Reader = Callable[[str], Iterable["Found"]]
+
+
+def lacking_torch_npu(root: Path, importing: Iterable[Path]) -> list[Path]:
+    """The requirement files for code in `importing` (absolute) that name torch; none where one names torch-npu."""
+    _, top, depth = _places(root)
+    folders = {folder for file in importing for folder in file.parents}
+    lacking = []
+    for path, reader in _requirement_files(top, depth):
+        folder = path.parent.parent if "requirements" in path.parent.name.lower() else path.parent
+        if folder not in folders or reader is _from_dockerfile:
+            continue
+        # In setup.py any string counts: a bare "torch" may be anything.
+        found = [(name, spec) for name, spec, _ in reader(_text(path)) if spec or reader is not _from_setup_py]
+        names = {PACKAGES[name.lower()] for name, _ in found}
+        if "torch-npu" in names:
+            return []
+        if names:
+            lacking.append(path)
+    return lacking
+
+
 def _pins(top: Path, depth: int) -> Iterator[Pin]:
+    for path, reader in _requirement_files(top, depth):
+        yield from _pins_of(path, path.relative_to(top), reader)
+
+
+def _requirement_files(top: Path, depth: int) -> Iterator[tuple[Path, Reader]]:
     for where, folders, files in os.walk(top):
         inside = len(Path(where).relative_to(top).parts) < depth
         folders[:] = sorted(f for f in folders if inside and f not in SKIPPED and not f.startswith("."))
@@ -233,26 +260,29 @@ def _pins(top: Path, depth: int) -> Iterator[Pin]:
             path = Path(where, name)
             reader = _reader(name, path.parent.name)
             if reader is not None and path.is_file():
-                yield from _pins_of(path, path.relative_to(top), reader)
+                yield path, reader
 
 
 Found = tuple[str, str, int]
 """Package as it is spelled, specifiers, 1-based line."""
 
 
-def _pins_of(path: Path, shown: Path, reader: Callable[[str], Iterable[Found]]) -> Iterator[Pin]:
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
-        return
-    for name, specifier, line in reader(text):
+        return ""
+
+
+def _pins_of(path: Path, shown: Path, reader: Reader) -> Iterator[Pin]:
+    for name, specifier, line in reader(_text(path)):
         specifier = specifier.replace(" ", "")
         bounded = re.search(r"==|~=|<", specifier)
         if bounded and not _VARIABLE.search(specifier):
             yield Pin(PACKAGES[name.lower()], specifier, shown, line)
 
 
-def _reader(name: str, folder: str) -> Callable[[str], Iterable[Found]] | None:
+def _reader(name: str, folder: str) -> Reader | None:
     lower = name.lower()
     if lower.endswith((".txt", ".in")) and ("requirements" in (lower + folder.lower()) or "constraints" in lower):
         return _from_requirements
@@ -370,7 +400,7 @@ def _from_conda(text: str) -> Iterator[Found]:
     for number, line in enumerate(text.splitlines(), 1):
         match = _CONDA.match(line)
         if match:
-            specifier = match["spec"].strip()
+            specifier = (match["spec"] or "").strip()
             single = re.fullmatch(r"=\s*([^=\s]+)(=.*)?", specifier)
             yield match["name"], f"=={single[1]}" if single else specifier, number
 

@@ -17,7 +17,7 @@ _KINDS = frozenset(
     )
 )
 _NAMES = re.compile(r"(Dockerfile|Makefile|requirements.*\.txt)", re.IGNORECASE)
-_WORDS = re.compile(rb"(?<![a-z])(cuda|nccl|nvidia)", re.IGNORECASE)
+_WORDS = re.compile(rb"(?<![a-z])(cuda|nccl|nvidia|(onnxruntime|paddlepaddle|tensorflow)-gpu)", re.IGNORECASE)
 _LARGEST = 1_000_000
 """Bytes; what is larger is data."""
 

@@ -624,3 +624,12 @@ def test_a_single_file_is_read_as_part_of_its_repository(npu_migrate: Run, repo:
         after = (repo / "use.py").read_text()
     assert "Batch().cuda()" in after and "torch.ones(2).npu()" in after
     assert (repo / "left.py").read_bytes() == LEFT and (repo / "src/b.py").read_bytes() == CUDA
+
+
+def test_the_requirements_that_lack_torch_npu_are_named_once(repo: Path, npu_migrate: Run) -> None:
+    (repo / "requirements.txt").write_text("torch\n")
+    said = "nothing installs it: add `torch-npu==2.7.1`\nto requirements.txt."
+    done = npu_migrate("a.py", "src", "--torch-npu", "2.7.1", "--allow-dirty")
+    assert done.err.count(said) == 1
+    assert "Nothing is left" not in done.err
+    assert said not in npu_migrate("a.py", "src", "--torch-npu", "2.7.1").err

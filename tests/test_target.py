@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from migrator import api, target
-from migrator.target import CHIPS, Target, TargetError, detect, doubt_about
+from migrator.target import CHIPS, Target, TargetError, detect, doubt_about, lacking_torch_npu
 
 NEWEST = api.versions()[-1]
 
@@ -332,3 +332,41 @@ def test_torch_npu_knows_the_same_chips() -> None:
         pytest.skip("torch_npu is not installed")
     library = Path(wheel.origin).parent.joinpath("lib", "libtorch_npu.so").read_bytes()
     assert [chip for chip in CHIPS if b"\0" + chip.encode() not in library] == []
+
+
+TORCH = {
+    "requirements.txt": "numpy\ntorch>=1.8\n",
+    "requirements/base.txt": "torch\n",
+    "environment.yaml": "dependencies:\n  - pytorch\n  - pip:\n    - tqdm\n",
+    "pyproject.toml": '[project]\nname = "a"\nversion = "1"\ndependencies = ["torch>=2"]\n',
+    "setup.py": 'setup(install_requires=["torch>=1.7"])\n',
+}
+NOT_TORCH = {
+    "requirements.txt": "torchvision\ntorch-lightning\n# torch\n",
+    "environment.yaml": "dependencies:\n  - pytorch-cuda=12.1\n  - pytorch-lightning\n",
+    "setup.py": 'import torch\nsetup(keywords=["torch"])\n',
+    "Dockerfile": "RUN pip install torch==2.1.0\n",
+    "other/requirements.txt": "torch\n",
+}
+
+
+def _repository(folder: Path, name: str, text: str) -> Path:
+    for path, content in (("code/train.py", ""), (name, text)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(content)
+    return folder / "code/train.py"
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_requirements_that_name_torch_lack_torch_npu(tmp_path: Path, name: str) -> None:
+    program = _repository(tmp_path, name, TORCH[name])
+    assert lacking_torch_npu(tmp_path, [program]) == [tmp_path / name]
+    assert lacking_torch_npu(tmp_path, []) == []
+    (tmp_path / "requirements-npu.txt").write_text("torch_npu\n")
+    assert lacking_torch_npu(tmp_path, [program]) == []
+
+
+@pytest.mark.parametrize("name", NOT_TORCH)
+def test_requirements_that_are_not_about_torch_lack_nothing(tmp_path: Path, name: str) -> None:
+    program = _repository(tmp_path, name, NOT_TORCH[name])
+    assert lacking_torch_npu(tmp_path, [program]) == []

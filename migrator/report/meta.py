@@ -51,6 +51,7 @@ class ReportMeta:
     root      the directory that the results' paths are relative to, as the user named it ("." by default)
     paths     the PATH arguments
     unread    files of other kinds than Python that name CUDA, as they are reached from where the user stands
+    requirements  those that name torch, and lack the torch_npu that the code now imports
     """
 
     tool_version: str
@@ -60,6 +61,7 @@ class ReportMeta:
     root: str = "."
     paths: Sequence[str] = (".",)
     unread: Sequence[str] = ()
+    requirements: Sequence[str] = ()
 
     def titles(self) -> dict[str, str]:
         """Rule id → one line on what the rule is about."""

@@ -40,7 +40,7 @@ def render(
     """The report for `width` columns (at least 40).  `verbose` also lists what was fixed, and folds none."""
     page = _Page(meta, max(width, _NARROWEST), _painted if color else _plain, verbose)
     blocks = [*(page.file(result) for result in results), page.overview(results)]
-    blocks += [page.fixed(results), page.left(results), page.unread(), page.next_steps(results)]
+    blocks += [page.fixed(results), page.left(results), page.unread(), page.requirements(), page.next_steps(results)]
     texts = ["\n".join(block) for block in blocks]
     return "\n\n".join(text for text in texts if text) + "\n"
 
@@ -139,6 +139,16 @@ class _Page:
             if len(shown) < len(names):
                 yield _INDENT + self.paint(f"… and {len(names) - len(shown)} more (-v names all)", _DIM)
 
+    def requirements(self) -> Iterator[str]:
+        names = [printable(name) for name in self.meta.requirements]
+        if names:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            line = f"torch-npu=={self.meta.target.torch_npu}"
+            yield from self._paragraph(
+                f"The code now imports torch_npu, and nothing installs it: add `{line}` to "
+                f"{', '.join(names[:_SHOWN])}{more}."
+            )
+
     def fixed(self, results: Sequence[FileResult]) -> Iterator[str]:
         counts = sorted((c for c in by_rule(results) if c.fixed), key=lambda c: (-c.fixed, c.rule))
         if counts:
@@ -171,7 +181,7 @@ class _Page:
         if totals.remaining:
             worst = min((c for c in by_rule(results) if c.remaining), key=_worst_first)
             yield from self._paragraph(f"`npu-migrate rule {worst.rule}` explains a finding and its way out.")
-        elif totals.files and not totals.failed and not self.meta.unread:
+        elif totals.files and not totals.failed and not self.meta.unread and not self.meta.requirements:
             yield "Nothing is left to do by hand."
 
     def _paragraph(self, text: str) -> list[str]:

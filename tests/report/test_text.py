@@ -159,3 +159,13 @@ def test_target_names_the_chip(meta, results) -> None:
 def test_worst_rule_comes_first_and_titles_are_cut(meta, results) -> None:
     report = render("text", results, meta, width=50)
     assert "     1  error    NPU130  torch.cuda name that tor…\n" in report
+
+
+def test_requirements_without_torch_npu_get_the_line_to_add(meta) -> None:
+    names = [f"{number}/requirements.txt" for number in range(5)]
+    text = " ".join(render("text", [], replace(meta, requirements=names)).split())
+    assert (
+        f"add `torch-npu=={meta.target.torch_npu}` to 0/requirements.txt, 1/requirements.txt, 2/requirements.txt and "
+        "2 more."
+    ) in text
+    assert "installs" not in render("text", [], meta)
