@@ -108,7 +108,10 @@ def _aliases(modules: Sequence[tuple[str, Training]], name: str) -> tuple[set[st
             for target in [flow.to] if flow.to is not None else _parameters_of(flow, training, modules):
                 if target is None or not is_optimizer_name(target):
                     how = f"goes to {flow.call}()" if flow.call else f"is also called {target}"
-                    escapes.append(Objection(f"{flow.of} {how}, where it is not followed", where, flow.line))
+                    reason = f"{flow.of} {how}, where it is not followed"
+                    if flow.call == "step":
+                        reason = f"{flow.of} is stepped by another object, as a GradScaler does"
+                    escapes.append(Objection(reason, where, flow.line))
                 else:
                     names.add(target)
     return names, escapes

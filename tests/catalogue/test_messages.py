@@ -57,3 +57,19 @@ for x in data:
         "the same: a GradScaler changes the gradients and skips steps (train.py:5)"
     )
     assert found.remedy is not None and found.remedy.startswith("Nothing has to be done.")
+
+
+def test_a_scaler_by_another_name_steps_the_optimizer(migrated) -> None:
+    code = """\
+import torch
+from compat import Scaler
+net = torch.nn.Linear(2, 2).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+scaler = Scaler()
+for x in data:
+    opt.zero_grad()
+    scaler.scale(net(x).sum()).backward()
+    scaler.step(opt)
+"""
+    (found,) = (found for found in migrated(code).left if found.rule == "NPU201")
+    assert found.message.endswith(": opt is stepped by another object, as a GradScaler does (train.py:9)")
