@@ -96,7 +96,15 @@ def test_not_a_library(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("installed", "visible", "count"),
-    [("4", None, 4), ("4", "0,2", 2), ("4", "2,1", 0), ("4", "0,9,1", 1), ("4", "", 0), ("nonsense", None, 1)],
+    [
+        ("4", None, 4),
+        ("4", "0,2", 2),
+        ("4", "2,1", 0),
+        ("4", "0,9,1", 1),
+        ("4", "0, 1", 1),
+        ("4", "", 0),
+        ("nonsense", None, 1),
+    ],
 )
 def test_visible_devices(
     wheel: requirements.Wheel,

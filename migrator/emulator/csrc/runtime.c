@@ -62,7 +62,7 @@ static int visible_devices(void) {
     for (const char *at = list; *at;) {
         char *end;
         long id = strtol(at, &end, 10);
-        if (end == at || id >= installed) break;
+        if (*at < '0' || *at > '9' || id >= installed) break;
         if (id <= previous) return 0;
         previous = id;
         count++;
