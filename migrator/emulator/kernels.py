@@ -51,7 +51,8 @@ def cpu_kernel(name: str, schema: torch.FunctionSchema, operator: Callable[..., 
     takes_generator = any(argument.name == "generator" for argument in schema.arguments)
 
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call = _Call(name, mixes, indexes)
+        # What is written to may lie in the memory of what is read; the operator's own check needs to see that.
+        call = _Call(name, mixes, indexes, {} if written else None)
         lent = [value if type(value) in _PLAIN else call.lend(value) for value in args]
         named = {key: call.lend(value) for key, value in kwargs.items() if key != "pin_memory"} if kwargs else kwargs
         if call.device is not None and not mixes:
@@ -139,10 +140,11 @@ def _undisturbed(run: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 class _Call:
     """One call of a kernel: which NPU tensors are lent out as CPU tensors, and on which device."""
 
-    __slots__ = ("device", "generator", "host", "indexes", "lendings", "mixes", "name", "requested")
+    __slots__ = ("device", "generator", "host", "indexes", "lendings", "mixes", "name", "requested", "storages")
 
-    def __init__(self, name: str, mixes: bool, indexes: bool) -> None:
+    def __init__(self, name: str, mixes: bool, indexes: bool, storages: dict[int, Any] | None) -> None:
         self.name = name
+        self.storages = storages
         self.mixes = mixes
         self.indexes = indexes
         self.lendings: list[tuple[Tensor, Tensor]] = []
@@ -179,7 +181,7 @@ class _Call:
             self.device = device
         elif device != self.device and not self.mixes:
             raise self.mismatch(device)
-        alias = as_cpu(tensor)
+        alias = as_cpu(tensor, self.storages)
         self.lendings.append((alias, tensor))
         return alias
 

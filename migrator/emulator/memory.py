@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,14 +11,22 @@ CPU = torch.device("cpu")
 _storage_over = torch._C._construct_storage_from_data_pointer
 
 
-def as_cpu(tensor: Tensor) -> Tensor:
-    """A CPU tensor over the memory of a strided or sparse (COO) NPU tensor. It does not keep that memory alive."""
+def as_cpu(tensor: Tensor, storages: dict[int, Any] | None = None) -> Tensor:
+    """A CPU tensor over the memory of a strided or sparse (COO) NPU tensor. It does not keep that memory alive.
+
+    Tensors that share an NPU storage share a CPU storage if they are given the same `storages`, by address.
+    """
     if tensor.layout == torch.sparse_coo:
         return _sparse(as_cpu(tensor._indices()), as_cpu(tensor._values()), like=tensor)
     storage = tensor.untyped_storage()
     size = storage.nbytes()
     if size:
-        memory = _storage_over(storage.data_ptr(), CPU, size)
+        address = storage.data_ptr()
+        memory = storages.get(address) if storages is not None else None
+        if memory is None:
+            memory = _storage_over(address, CPU, size)
+            if storages is not None:
+                storages[address] = memory
         alias = torch.empty(0, dtype=tensor.dtype, device=CPU).set_(
             memory, tensor.storage_offset(), tensor.shape, tensor.stride()
         )

@@ -172,6 +172,17 @@ def test_results_in_tensors_of_the_host_are_refused() -> None:
     assert number.item() == 0
 
 
+def test_results_that_overlap_with_inputs_are_refused() -> None:
+    values = torch.arange(6.0, device="npu")
+    with pytest.raises(RuntimeError, match="unsupported operation: some elements"):
+        values[1:].copy_(values[:-1])
+    with pytest.raises(RuntimeError, match="unsupported operation: some elements"):
+        torch.add(values[:-1], 1, out=values[1:])
+    values[:3].copy_(values[3:])
+    values.mul_(values)
+    assert values.tolist() == [9, 16, 25, 9, 16, 25]
+
+
 def test_copies_between_devices() -> None:
     tensor = torch.arange(4.0, device="npu:0")
     other = tensor.to("npu:1", non_blocking=True)
