@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from migrator.names import Reference
+from migrator.project import EXTENSION
 from migrator.sinks import last_name, words_of
 from migrator.tree import NodeT
 
@@ -30,7 +31,6 @@ CUDA_ONLY = (
 _VERSIONS = ("torch.version.cuda", "torch.backends.cudnn.version")
 # Works badly or not at all, but does not make an NPU's other work in the same place wrong.
 _POOR = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.cuda.get_device_capability")
-_EXTENSION = re.compile(r"(_ext|_cuda|_C|ext_module|_cuda_ext|_kernels?)$")
 _HELPER_WORDS = frozenset(
     "to move batch send put on get is use set seed has with no check manual empty try".split()
 )  # fmt: skip
@@ -193,16 +193,28 @@ def _machinery(file: FileContext, region: cst.CSTNode, names: tuple[str, ...]) -
             return reference.qualified
         binding = reference.binding
         imported = binding.qualified or "" if binding is not None and binding.is_import else ""
-        if not imported.startswith("torch.") and _EXTENSION.search(imported):
+        if not imported.startswith("torch.") and EXTENSION.fullmatch(imported):
             return f"the compiled extension {reference.root.value}"
     for call in _inside(file, region, cst.Call):
         root = call.func.value if isinstance(call.func, cst.Attribute) else None
         if isinstance(root, cst.Name) and _is_extension(file, root):
             return f"the compiled extension {root.value}"
+        if (kernel := _kernel_class(file, call.func)) is not None:
+            return f"the compiled kernel in {kernel}"
         name = last_name(call.func)
         if name != "cuda" and name.endswith("_cuda") and not words_of(name) & _HELPER_WORDS:
             return f"{name}()"
     return None
+
+
+def _kernel_class(file: FileContext, function: cst.CSTNode) -> str | None:
+    """The class that `Attention.apply(…)`, or `attend(…)` after `attend = Attention.apply`, runs a kernel of."""
+    if isinstance(function, cst.Name):
+        values = [binding.value for binding in file.names.bindings_of(function) if binding.value is not None]
+        function = values[0] if len(values) == 1 else function
+    if not isinstance(function, cst.Attribute) or function.attr.value != "apply":
+        return None
+    return name if (name := last_name(function.value)) in file.project.kernels else None
 
 
 def _taken_apart(file: FileContext, node: cst.CSTNode) -> bool:
@@ -221,7 +233,7 @@ def _taken_apart(file: FileContext, node: cst.CSTNode) -> bool:
 
 def _is_extension(file: FileContext, name: cst.Name) -> bool:
     """Whether a name is a compiled extension: named like one, and imported or loaded (no tensor called x_cuda)."""
-    if not _EXTENSION.search(name.value):
+    if not EXTENSION.fullmatch(name.value):
         return False
     bindings = file.names.bindings_of(name)
     return not bindings or any(

@@ -8,8 +8,9 @@ the files that matter; plain data, so that workers get it with their work.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from migrator import syntax
@@ -24,6 +25,8 @@ OWNED = frozenset({"cuda", "is_cuda", "npu", "is_npu"})
 _TORCH_BASES = frozenset(
     {"Module", "Tensor", "Parameter", "Sequential", "ModuleList", "PackedSequence", "DataParallel"}
 )
+# Modules that are compiled for CUDA, by their names.
+EXTENSION = re.compile(r"([\w.]*(_ext|_cuda|_C|ext_module|_kernels?))")
 _NEUTRAL = frozenset({"type", "dtype", "name", "data", "value", "args", "self", "x", "index", "float", "half"})
 
 
@@ -36,6 +39,7 @@ class Project:
     defined_in the same classes → modules that define one of that name
     stored     class → attributes of OWNED names that it assigns on self or declares
     fields     (object, attribute) of OWNED names assigned on anything else: `args.cuda = …`
+    kernels    autograd functions whose methods call a compiled extension or a Triton kernel
     functions  function or class → its parameter lists
     sinks      "device", "backend" → attributes, keys and options used as one
     exports    qualified name in the repository → what of torch it stands for
@@ -49,6 +53,7 @@ class Project:
     defined_in: dict[str, frozenset[str]] = field(default_factory=dict)
     stored: dict[str, frozenset[str]] = field(default_factory=dict)
     fields: frozenset[tuple[str, str]] = frozenset()
+    kernels: frozenset[str] = frozenset()
     functions: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     sinks: dict[str, frozenset[str]] = field(default_factory=dict)
     exports: dict[str, str] = field(default_factory=dict)
@@ -148,6 +153,7 @@ class _Gatherer:
         self._module = ""
         self._stored: defaultdict[str, set[str]] = defaultdict(set)
         self._fields: set[tuple[str, str]] = set()
+        self._kernels: set[str] = set()
         self._functions: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._sinks: defaultdict[str, set[str]] = defaultdict(set)
         self._exports = Exports()
@@ -168,6 +174,7 @@ class _Gatherer:
             defined_in={name: frozenset(found) for name, found in self._defined_in.items()},
             stored={name: frozenset(found) for name, found in self._stored.items()},
             fields=frozenset(self._fields),
+            kernels=frozenset(self._kernels),
             functions={name: tuple(sorted(found)) for name, found in self._functions.items()},
             sinks={sink: frozenset(found - _NEUTRAL) for sink, found in self._sinks.items()},
             exports=self._exports.resolved(short),
@@ -199,6 +206,7 @@ class _Gatherer:
         ]
         for function in functions:
             self._function(function)
+        self._kernels |= set(_kernel_classes(found))
         for attribute in found.all(ast.Attribute):
             if attribute.attr in OWNED and isinstance(attribute.ctx, ast.Store):
                 self._store(found, attribute)
@@ -249,6 +257,21 @@ class _Gatherer:
     def _import(self, path: str, node: ast.ImportFrom) -> None:
         module = absolute_module(path, node)
         self._imported |= {f"{module}.{alias.name}" for alias in node.names}
+
+
+def _kernel_classes(found: syntax.Syntax) -> Iterator[str]:
+    """The autograd functions that call a compiled extension or a Triton kernel, and not only if something holds."""
+    origins: list[ast.Import | ast.ImportFrom] = [*found.all(ast.Import), *found.all(ast.ImportFrom)]
+    names = {a.asname or a.name for origin in origins for a in origin.names if EXTENSION.fullmatch(a.name)}
+    for function in found.all(ast.FunctionDef):
+        if any("triton" in ast.unparse(decorator) for decorator in function.decorator_list):
+            names.add(function.name)
+    for use in found.all(ast.Name) if names else ():
+        if use.id in names:
+            outer = (ast.ClassDef, ast.If, ast.IfExp, ast.Try)
+            inner = next((node for node in found.ancestors(use) if isinstance(node, outer)), None)
+            if isinstance(inner, ast.ClassDef) and any(_last(base) == "Function" for base in inner.bases):
+                yield inner.name
 
 
 def _last(node: ast.expr) -> str:

@@ -85,6 +85,10 @@ GUARDS = {
     "early return": "from . import nms_ext\n\n\ndef f(x):\n    if not x.is_cuda:\n        raise ValueError\n    return nms_ext.f(x)",
     "else branch": "from . import nms_ext\nif not x.is_cuda:\n    y = slow(x)\nelse:\n    y = nms_ext.f(x)",
     "assertion": "from . import nms_ext\n\n\ndef f(x):\n    assert x.is_cuda\n    return nms_ext.f(x)",
+    "kernel in an autograd function": (
+        "from . import _C\n\n\nclass Attend(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return _C.attend(x)\n\n\n"
+        "attend = Attend.apply\n\n\ndef f(x):\n    if x.is_cuda:\n        return attend(x)\n    return slow(x)"
+    ),
     "same test": "if torch.cuda.is_available() and version(torch.version.cuda) > 11:\n    f()",
     "capability in the test": "if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8:\n    f()",
     "bitsandbytes": "import bitsandbytes as bnb\nif device == 'cuda':\n    o = bnb.optim.AdamW8bit(p)",
@@ -103,6 +107,20 @@ def test_guard_of_cuda_only_machinery_stays_and_is_reported(migrated, code):
 
 def re_guard(text: str) -> bool:
     return text.lstrip().startswith(("if ", "assert "))
+
+
+KERNEL = (
+    "import torch\nimport triton\n@triton.jit\ndef _kernel(p): ...\n"
+    "class Norm(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        {}_kernel[(1,)](x)\n        return x\n"
+)
+
+
+@pytest.mark.parametrize(("condition", "guards"), [("", True), ("if torch.cuda.is_available(): ", False)])
+def test_guard_of_a_kernel_in_another_file(migrated, condition, guards):
+    code = "from kernels import Norm\nif torch.cuda.is_available():\n    y = Norm.apply(x)\n"
+    outcome = migrated(HEAD + code, files={"kernels.py": KERNEL.format(condition)})
+    assert ("if torch.cuda.is_available()" in outcome.text) is guards
+    assert bool(outcome.left) is guards
 
 
 PLAIN = {
