@@ -20,7 +20,7 @@ from migrator.training import Training, read_training
 
 _DEVICE = re.compile(r"(cuda|npu)(:.*)?|nccl|hccl", re.DOTALL)
 _DEVICE_NAMES = frozenset({"cuda", "npu", "is_cuda", "is_npu", "GradScaler", "NCCL", "HCCL"})
-_DEVICE_WORDS = re.compile(r"cuda|npu|GradScaler|[NHnh][Cc][Cc][Ll]")
+_DEVICE_WORDS = re.compile(r"cuda|npu|GradScaler|[NHnh][Cc][Cc][Ll]|pin_memory=True")
 _NUMBERED = re.compile(r"(cuda|npu):(?!0$)")
 _NUMBER_NAME = re.compile(r"rank|gpu", re.IGNORECASE)
 _TEST_PATH = re.compile(r"(^|/)tests?/|(^|/)conftest\.py$")
@@ -151,8 +151,14 @@ def _names_device(syntax: Syntax) -> bool:
     names = (node.attr for node in syntax.all(ast.Attribute)), (node.id for node in syntax.all(ast.Name))
     if any(name in _DEVICE_NAMES for name in chain(*names)):
         return True
+    if any(node.arg == "pin_memory" and _is_true(node.value) for node in syntax.all(ast.keyword)):
+        return True  # memory is pinned for an accelerator, also where devices are integers
     values = [node.value for node in syntax.all(ast.Constant)]
     return any(isinstance(value, str) and _DEVICE.fullmatch(value) for value in values)
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _numbered(syntax: Syntax) -> Iterator[int]:

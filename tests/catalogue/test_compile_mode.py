@@ -43,6 +43,10 @@ def migrated(path: str, text: str, soc: str | None = None, **files: str) -> str:
         ("import torch\nx.cuda()\nif __name__ == '__main__':\n\n    # Start.\n    f()\n", "if __name__ == '__main__':"),
         ('import torch\nx.cuda()\nif "__main__" == __name__:\n\tmain()\n', 'if "__main__" == __name__:'),
         (
+            f"import torch\ndef main():\n    for x in DataLoader(d, pin_memory=True):\n        x.to(0)\n{MAIN}",
+            "if __name__ == '__main__':",
+        ),
+        (
             "import torch\nfrom torch.multiprocessing import Process\ndef run(rank):\n    f().cuda(rank)\n"
             "if __name__ == '__main__':\n    for r in range(2):\n        Process(target=run, args=(r,)).start()\n",
             "def run(rank):",
