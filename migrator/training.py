@@ -351,6 +351,9 @@ class _Reader:
         if isinstance(node, ast.ImportFrom):
             own = node.level or node.module == "apex.optimizers"  # which is rewritten, and says nothing itself
             packages = [] if own else [(node.module or "").partition(".")[0]]
+            for alias in node.names:
+                if alias.asname and alias.name in _STRANGERS:  # used under a name that says nothing
+                    self._hazard(_STRANGERS[alias.name], node, kernel=alias.name == "GradScaler")
             if packages == ["transformers"] and any(alias.name.endswith("Trainer") for alias in node.names):
                 self._hazard("a Trainer drives the optimizer", node, kernel=True)
         else:

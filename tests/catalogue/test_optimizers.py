@@ -173,6 +173,7 @@ def test_nothing_speaks_against_a_plain_loop() -> None:
         ("optimizer.state[p]", "optimizer.state is used"),
         ("fn = optimizer.step", "step is called by someone else"),
         ("scaler = torch.amp.GradScaler()", "GradScaler"),
+        ("from torch.amp import GradScaler as Scaler", "GradScaler"),
         ("from accelerate import Accelerator", "accelerate may drive"),
         ("from transformers import Trainer", "a Trainer drives"),
         ("net = FSDP(net)", "FSDP"),
