@@ -3,7 +3,8 @@
 Right after the top-level statement with the first torch import that runs (after the whole `try:` when torch
 is imported in one; inside the block of an `if`, and then again behind the first import that runs without it),
 never inside TYPE_CHECKING; in a file that imports torch only inside functions, into those functions; else behind
-the imports that the file begins with, or below its docstring.
+the imports that the file begins with, or below its docstring.  Where linters would take it out again, because
+nothing else names it, it says that it is meant.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from migrator.edits import Edit
 from migrator.names import dotted
 
 PACKAGE = "torch_npu"
+NOT_UNUSED = "  # noqa: F401"
 Statement: TypeAlias = cst.Import | cst.ImportFrom
 
 
@@ -40,13 +42,14 @@ def place(file: FileContext, changed: Iterable[cst.CSTNode], edits: Sequence[Edi
             torch[_function(file, statement)].append(statement)
     has_it = {_function(file, s) for s in runs if PACKAGE in _root_packages(s)}
     blocks = {None} if None in torch else {_function(file, node) for node in nodes}
+    line = f"import {PACKAGE}" + (NOT_UNUSED if file.project.linted and not _names_it(file, edits) else "")
     inserted = [
-        _after(file, statement, nodes)
+        _after(file, statement, nodes, line)
         for block in blocks - has_it
         for statement in _first(file, torch.get(block, []))
         if not _moves(file, statement, edits)
     ]
-    return [*inserted, _at_top(file)] if required and blocks - set(torch) else inserted
+    return [*inserted, _at_top(file, line)] if required and blocks - set(torch) else inserted
 
 
 def _first(file: FileContext, statements: list[Statement]) -> Iterator[Statement]:
@@ -74,15 +77,20 @@ def _conditions(file: FileContext, statement: cst.CSTNode) -> tuple[tuple[str, b
 
 def _moves(file: FileContext, statement: cst.CSTNode, edits: Sequence[Edit]) -> bool:
     """Whether an import of torch becomes one of torch_npu, and nothing else asks for that name."""
-    statements = (*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom))
-    imports = [(first, file.source.past_comment(last)) for first, last in map(file.tree.span, statements)]
     start, end = file.tree.span(statement)
     end = file.source.past_comment(end)
-    named = any(
+    moves = any(PACKAGE in edit.text and start <= edit.start and edit.end <= end for edit in edits)
+    return moves and not _names_it(file, edits)
+
+
+def _names_it(file: FileContext, edits: Sequence[Edit]) -> bool:
+    """Whether edits outside of import statements write `torch_npu.…`."""
+    statements = (*file.tree.all(cst.Import), *file.tree.all(cst.ImportFrom))
+    imports = [(first, file.source.past_comment(last)) for first, last in map(file.tree.span, statements)]
+    return any(
         PACKAGE + "." in edit.text and not any(first <= edit.start and edit.end <= last for first, last in imports)
         for edit in edits
     )
-    return not named and any(PACKAGE in edit.text and start <= edit.start and edit.end <= end for edit in edits)
 
 
 def _root_packages(statement: Statement) -> set[str]:
@@ -105,8 +113,8 @@ def _type_checking(file: FileContext, statement: cst.CSTNode) -> bool:
     return False
 
 
-def _after(file: FileContext, statement: Statement, changed: Sequence[cst.CSTNode]) -> Edit:
-    """An import on a line of its own behind a statement, or behind the whole `try:` around it.
+def _after(file: FileContext, statement: Statement, changed: Sequence[cst.CSTNode], line: str) -> Edit:
+    """The import on a line of its own behind a statement, or behind the whole `try:` around it.
 
     On the statement's own line where something behind it on that line is changed.
     """
@@ -119,10 +127,10 @@ def _after(file: FileContext, statement: Statement, changed: Sequence[cst.CSTNod
     _, end = file.tree.span(statement)
     beside = any(anchor in file.tree.ancestors(node) and file.tree.span(node)[0] > end for node in changed)
     if isinstance(anchor, cst.SimpleStatementSuite) or (isinstance(anchor, cst.SimpleStatementLine) and beside):
-        return Edit(end, end, f"; import {PACKAGE}")
+        return Edit(end, end, f"; {line.partition('  #')[0]}")
     start, _ = file.tree.span(anchor)
     _, end = file.tree.span(_last_statement(anchor))
-    return _new_line(file, end, _indent(file, start))
+    return _new_line(file, end, _indent(file, start) + line)
 
 
 def _last_statement(node: cst.CSTNode) -> cst.CSTNode:
@@ -144,31 +152,30 @@ def _indent(file: FileContext, offset: int) -> str:
     return text[line:offset] if text[line:offset].isspace() else ""
 
 
-def _new_line(file: FileContext, end: int, indent: str) -> Edit:
+def _new_line(file: FileContext, end: int, line: str) -> Edit:
     text, newline = file.source.text, file.source.newline
     while end < len(text) and text[end] not in "\r\n":
         end += 1
-    statement = f"{indent}import {PACKAGE}"
     if end == len(text):
-        return Edit(end, end, newline + statement)
+        return Edit(end, end, newline + line)
     end += 2 if text.startswith("\r\n", end) else 1
-    return Edit(end, end, statement + newline)
+    return Edit(end, end, line + newline)
 
 
-def _at_top(file: FileContext) -> Edit:
+def _at_top(file: FileContext, line: str) -> Edit:
     """In a file that does not import torch: behind the imports that it begins with.
 
     Where it begins with none: below the docstring, else above the first statement, between blank lines.
     """
     body, newline, text = file.tree.module.body, file.source.newline, file.source.text
     imported, anchor = False, None
-    for index, line in enumerate(body):
-        imports = _is_import(line)
-        if not imports and not (index == 0 and _is_docstring(line)):
+    for index, statement in enumerate(body):
+        imports = _is_import(statement)
+        if not imports and not (index == 0 and _is_docstring(statement)):
             break
-        imported, anchor = imports, line
+        imported, anchor = imports, statement
     if anchor is not None:
-        edit = _new_line(file, file.tree.span(anchor)[1], "")
+        edit = _new_line(file, file.tree.span(anchor)[1], line)
         if imported:
             return edit
         after = newline if re.match(r"[^\r\n]", text[edit.end :]) else ""
@@ -178,8 +185,8 @@ def _at_top(file: FileContext) -> Edit:
     while above > 1 and file.source.line_text(above - 1).startswith("#"):
         above -= 1
     heads_file = above == 1 and first > 1  # a licence, an encoding: no comment on the statement below it
-    offset = sum(len(file.source.line_text(line)) for line in range(1, first if heads_file else above))
-    return Edit(offset, offset, newline * heads_file + f"import {PACKAGE}" + 2 * newline)
+    offset = sum(len(file.source.line_text(number)) for number in range(1, first if heads_file else above))
+    return Edit(offset, offset, newline * heads_file + line + 2 * newline)
 
 
 def _is_import(line: cst.CSTNode) -> bool:

@@ -14,6 +14,7 @@ from migrator import faults, gitrepo, run
 from migrator.config import Config
 from migrator.discover import Discovery, Found
 from migrator.engine import Settings
+from migrator.linters import mind_unused_imports
 from migrator.records import FileResult, Status
 from migrator.registry import Registry
 from migrator.rule import Rule
@@ -56,7 +57,9 @@ class Job:
     def read(self, source: bytes | None = None) -> run.Reading:
         """Read the files and the facts about the whole; `source` stands in for the content of a single one."""
         settings = self._settings(self.enabled)
-        return run.read_files(self.discovery.files, settings, source, self.discovery.around)
+        reading = run.read_files(self.discovery.files, settings, source, self.discovery.around)
+        linted = any(map(mind_unused_imports, {file.root for file in self.discovery.files}))
+        return replace(reading, project=replace(reading.project, linted=linted))
 
     def migrate(self, progress: run.Progress | None = None, source: bytes | None = None) -> None:
         """Find out what would become of each file; `source` stands in for the content of a single one."""

@@ -46,6 +46,7 @@ class Project:
     imported   qualified names that some file imports from another
     modules    the repository's own modules
     programs   what runs together, and how it trains
+    linted     whether linters object to imports that nothing uses
     """
 
     bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class Project:
     imported: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
     programs: Programs = field(default_factory=Programs)
+    linted: bool = False
 
     @classmethod
     def empty(cls) -> Project:

@@ -5,7 +5,8 @@ torch (2.5 and up) loads it by itself unless TORCH_DEVICE_BACKEND_AUTOLOAD=0 is 
 An explicit import works with all of them.
 
 It goes right behind the first import of torch that runs: behind the whole `try:` when torch is imported in
-one, into the functions where torch is only imported inside functions, never inside `TYPE_CHECKING`.
+one, into the functions where torch is only imported inside functions, never inside `TYPE_CHECKING`.  In a repository
+with ruff, flake8, autoflake or pycln it ends with `# noqa: F401` where nothing else names torch_npu.
 """
 
 from migrator.imports import place

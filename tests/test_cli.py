@@ -633,3 +633,20 @@ def test_the_requirements_that_lack_torch_npu_are_named_once(repo: Path, npu_mig
     assert done.err.count(said) == 1
     assert "Nothing is left" not in done.err
     assert said not in npu_migrate("a.py", "src", "--torch-npu", "2.7.1").err
+
+
+LINTERS = {
+    "pyproject.toml": "[tool.ruff.lint]\nselect = ['F']\n",
+    "setup.cfg": "[flake8]\nmax-line-length = 100\n",
+    ".pre-commit-config.yaml": "repos:\n- repo: local\n  hooks:\n  - id: autoflake\n",
+}
+
+
+@pytest.mark.parametrize("settings", [*LINTERS, "setup.py"])
+def test_linters_leave_the_import(npu_migrate: Run, committed: Path, settings: str) -> None:
+    (committed / settings).write_text(LINTERS.get(settings, "x = 1\n"))
+    (committed / "src/named.py").write_text("import torch\nx = torch.ones(2)\nif __name__ == '__main__':\n    x.cuda()\n")
+    npu_migrate("src", "--torch-npu", "2.7.1", "--allow-dirty")
+    assert ("import torch_npu  # noqa: F401\n" in (committed / "src/b.py").read_text()) is (settings in LINTERS)
+    named = (committed / "src/named.py").read_text()
+    assert "import torch_npu\n" in named and "torch_npu.npu.set_compile_mode" in named
