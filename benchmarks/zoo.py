@@ -242,7 +242,8 @@ def _error(ran: Any) -> str:
     if ran["timed_out"]:
         return "reached the time limit"
     if ran["failures"]:
-        return str(ran["failures"][0]["error"]).splitlines()[0]
+        first, *rest = [line for line in str(ran["failures"][0]["error"]).splitlines() if line.strip()]
+        return rest[-1] if first.endswith(":") and rest else first  # the error of another process is told in full
     return (ran["stderr"].strip() or "no message").splitlines()[-1]
 
 
