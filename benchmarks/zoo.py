@@ -241,9 +241,10 @@ def _error(ran: Any) -> str:
     """The error that ended a run, in one line."""
     if ran["timed_out"]:
         return "reached the time limit"
-    if ran["failures"]:
-        first, *rest = [line for line in str(ran["failures"][0]["error"]).splitlines() if line.strip()]
-        return rest[-1] if first.endswith(":") and rest else first  # the error of another process is told in full
+    errors = [str(failure["error"]).splitlines()[0] for failure in ran["failures"]]
+    for error in errors:
+        if not error.endswith(":"):  # as the error of another process begins, which is told behind it
+            return error
     return (ran["stderr"].strip() or "no message").splitlines()[-1]
 
 
