@@ -45,7 +45,7 @@ class Migrate(CodemodCommand):
         unsafe: bool = False,
     ) -> None:
         super().__init__(context)
-        given = {"torch_npu": torch_npu, "select": tuple(select), "ignore": tuple(ignore), "unsafe": unsafe}
+        given = {"torch_npu": torch_npu, "select": _words(select), "ignore": _words(ignore), "unsafe": unsafe}
         self._options: Options = tuple(given.items())
 
     @staticmethod
@@ -71,6 +71,10 @@ class Migrate(CodemodCommand):
                 remedy = f" ({found.remedy})" if found.remedy else ""
                 self.warn(f"line {found.line}: {found.rule} {found.message}{remedy}")
         return tree if result.after is None else cst.parse_module(result.after)
+
+
+def _words(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word.strip() for value in values for word in value.split(",") if word.strip())
 
 
 def _root(path: Path) -> Path:

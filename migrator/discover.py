@@ -125,8 +125,8 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def _around(files: Sequence[Found], exclude: GitIgnoreSpec, bases: Sequence[Path]) -> Iterator[Found]:
-    """What git tracks of Python in the repositories of these files."""
-    for top, names in gitrepo.tracked_around([file.path for file in files]).items():
+    """What else of Python lies in the repositories of these files."""
+    for top, names in gitrepo.files_around([file.path for file in files]).items():
         for name in names:
             path = top / name
             if path.suffix in _SUFFIXES and not _excluded(path, False, exclude, [top, *bases]):
@@ -181,7 +181,7 @@ class _Ignores:
         """The same plus what `folder` itself says; a repository of its own starts anew."""
         own = []
         outer = self.specs
-        if (folder / ".git").exists():
+        if _exists(folder / ".git"):
             own += _ignore_file(folder, _git_folder(folder) / "info" / "exclude")
             outer = ()
         return _Ignores((*_ignore_file(folder, folder / ".gitignore"), *own, *outer))
@@ -197,8 +197,8 @@ class _Ignores:
 def _ignores_above(folder: Path) -> _Ignores:
     """What the repository around a PATH argument ignores; nothing if it ignores the argument itself."""
     above = [*reversed(folder.parents)]
-    tops = [index for index, parent in enumerate(above) if (parent / ".git").exists()]
-    if not tops or (folder / ".git").exists():
+    tops = [index for index, parent in enumerate(above) if _exists(parent / ".git")]
+    if not tops or _exists(folder / ".git"):
         return _Ignores()
     ignores = _Ignores()
     for parent, child in zip(above[tops[-1] :], [*above[tops[-1] + 1 :], folder], strict=True):
@@ -287,8 +287,16 @@ def _is_default_excluded(path: Path) -> bool:
     name = path.name
     if name in _BUILD_OUTPUT:
         # A package may be called `build`; the output of a build is no package.
-        return not (path / "__init__.py").exists()
-    return name in DEFAULT_EXCLUDES or name.endswith(".egg-info") or (path / "pyvenv.cfg").exists()
+        return not _exists(path / "__init__.py")
+    return name in DEFAULT_EXCLUDES or name.endswith(".egg-info") or _exists(path / "pyvenv.cfg")
+
+
+def _exists(path: Path) -> bool:
+    """Whether a file is there, as far as one may look."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _excluded(path: Path, is_dir: bool, exclude: GitIgnoreSpec, bases: Iterable[Path]) -> bool:

@@ -40,12 +40,15 @@ def _is_repository(top: Path) -> bool:
     return True
 
 
-def tracked_around(files: Iterable[Path]) -> dict[Path, list[str]]:
-    """What git tracks in the repositories of these files (absolute), below each root; nothing if it refuses."""
+def files_around(files: Iterable[Path]) -> dict[Path, list[str]]:
+    """What git does not ignore in the repositories of files (absolute), below each root; nothing if it refuses."""
     found = {}
-    for top in by_repository(files):
-        with contextlib.suppress(GitError):
-            found[top] = [os.fsdecode(name) for name in _git(top, "ls-files", "-z").split(b"\0") if name]
+    for file in files:
+        with contextlib.suppress(GitError, OSError):
+            top = next((folder for folder in file.parents if (folder / ".git").exists()), None)
+            if top is not None and top not in found:
+                listed = _git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split(b"\0")
+                found[top] = [os.fsdecode(name) for name in dict.fromkeys(listed) if name]
     return found
 
 
@@ -78,7 +81,8 @@ def _git(folder: Path, *arguments: str | Path, stdin: bytes = b"") -> bytes:
     """The output of a git command; GitError if it fails, FileNotFoundError if there is no git."""
     environment = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-    command = ["git", "--literal-pathspecs", "-C", folder, *arguments]
+    # A monitor is a program that the repository's configuration names; looking at files runs none.
+    command = ["git", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-C", folder, *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, env=environment, check=False)
     if done.returncode:
         reason = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"

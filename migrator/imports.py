@@ -154,7 +154,7 @@ def _indent(file: FileContext, offset: int) -> str:
 
 def _new_line(file: FileContext, end: int, line: str) -> Edit:
     text, newline = file.source.text, file.source.newline
-    while end < len(text) and text[end] not in "\r\n":
+    while end < len(text) and (text[end] not in "\r\n" or text[end - 1] == "\\"):
         end += 1
     if end == len(text):
         return Edit(end, end, newline + line)
@@ -180,7 +180,8 @@ def _at_top(file: FileContext, line: str) -> Edit:
             return edit
         after = newline if re.match(r"[^\r\n]", text[edit.end :]) else ""
         return Edit(edit.start, edit.end, newline + edit.text + after)
-    first, _ = file.source.position(file.tree.span(body[0])[0] if body else 0)
+    starts = [*getattr(body[0], "decorators", ()), body[0]] if body else []
+    first, _ = file.source.position(file.tree.span(starts[0])[0] if starts else 0)
     above = first
     while above > 1 and file.source.line_text(above - 1).startswith("#"):
         above -= 1
@@ -196,5 +197,5 @@ def _is_import(line: cst.CSTNode) -> bool:
 
 
 def _is_docstring(line: cst.CSTNode) -> bool:
-    first = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+    first = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
     return isinstance(first, cst.Expr) and isinstance(first.value, (cst.SimpleString, cst.ConcatenatedString))

@@ -32,6 +32,8 @@ class Owner:
 
 
 _TORCH = Owner(OwnerKind.TORCH)
+# Their tensors have a `.cuda()` of their own.
+OTHER_FRAMEWORKS = frozenset({"paddle", "jittor", "tensorflow", "mxnet", "oneflow", "cupy"})
 _OPTION_WORDS = frozenset(
     [
         "args",
@@ -77,7 +79,23 @@ def owner_of(file: FileContext, attribute: cst.Attribute) -> Owner:
     if not called and (_is_options(file, receiver, name) or _is_flag(file, attribute)):
         return Owner(OwnerKind.OPTION, file.tree.text(receiver))
     named = _named_after(file, receiver, name)
+    if named is None and (library := _other_framework(file, receiver)) is not None:
+        return Owner(OwnerKind.LIBRARY, library)
     return Owner(OwnerKind.USER, named) if named else _TORCH
+
+
+def _other_framework(file: FileContext, receiver: cst.CSTNode) -> str | None:
+    """The framework that made a tensor: the file imports no other, or its function is what was called."""
+    packages = {file.names.imported_name(binding).partition(".")[0] for binding in file.names.import_bindings}
+    others = packages & OTHER_FRAMEWORKS
+    if others and "torch" not in packages:
+        return min(others)
+    values = [b.value for b in file.names.bindings_of(receiver)] if isinstance(receiver, cst.Name) else [receiver]
+    for value in values if others else ():
+        made_by = file.names.resolve(value.func) if isinstance(value, cst.Call) else None
+        if made_by is not None and made_by.partition(".")[0] in others:
+            return made_by
+    return None
 
 
 def class_of(file: FileContext, node: cst.CSTNode, depth: int = 0) -> str | None:

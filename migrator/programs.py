@@ -124,7 +124,7 @@ def read_module(path: str, syntax: Syntax) -> ModuleFacts:
     """The facts of one parsed file."""
     text = syntax.text
     imports = frozenset(_imported(path, syntax))
-    device = any(name.startswith(("torch.cuda", "torch_npu")) for name in imports) or _names_device(syntax)
+    device = any(name.startswith(("torch.cuda", "torch_npu.")) for name in imports) or _names_device(syntax)
     test = _TEST_PATH.search(path) or (_TEST_NAME.search(path) and _TEST_CODE.search(text))
     return ModuleFacts(
         path, imports, device,

@@ -261,10 +261,14 @@ class _Gatherer:
         self._imported |= {f"{module}.{alias.name}" for alias in node.names}
 
 
+def _is_compiled(name: str) -> bool:
+    return EXTENSION.fullmatch(name) is not None and "kernel" not in name  # make_kernel() is an ordinary function
+
+
 def _kernel_classes(found: syntax.Syntax) -> Iterator[str]:
     """The autograd functions that call a compiled extension or a Triton kernel, and not only if something holds."""
     origins: list[ast.Import | ast.ImportFrom] = [*found.all(ast.Import), *found.all(ast.ImportFrom)]
-    names = {a.asname or a.name for origin in origins for a in origin.names if EXTENSION.fullmatch(a.name)}
+    names = {a.asname or a.name for origin in origins for a in origin.names if _is_compiled(a.name)}
     for function in found.all(ast.FunctionDef):
         if any("triton" in ast.unparse(decorator) for decorator in function.decorator_list):
             names.add(function.name)

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import libcst as cst
+
 from migrator.api import ParameterKind
 from migrator.edits import Edit
 from migrator.match import Call, FileMatch, Import, Keyword, Match, Method, Name, Text, call_of
@@ -197,9 +199,19 @@ def _keyword_names(match: Name, new: str) -> dict[str, str]:
 
 def _rename_keywords(match: Name, new: str) -> Iterator[Edit]:
     renamed = _keyword_names(match, new)
-    for arg in match.call.node.args if match.call is not None and renamed else ():
+    for arg in _arguments(match) if renamed else ():
         if arg.keyword is not None and arg.keyword.value in renamed:
             yield match.replace(arg.keyword, renamed[arg.keyword.value])
+
+
+def _arguments(match: Name) -> Sequence[cst.Arg]:
+    """What is written of the function's arguments: in its call, or in `partial(function, …)`."""
+    if match.call is not None:
+        return match.call.node.args
+    arg = match.parent()
+    call = match.file.tree.parents.get(arg) if isinstance(arg, cst.Arg) else None
+    is_partial = isinstance(call, cst.Call) and match.file.names.resolve(call.func) == "functools.partial"
+    return call.args[1:] if isinstance(call, cst.Call) and is_partial and call.args[0] is arg else ()
 
 
 def _refused_arguments(match: Name, new: str) -> str | None:
@@ -209,6 +221,8 @@ def _refused_arguments(match: Name, new: str) -> str | None:
         return None
     renamed = _keyword_names(match, new)
     refused = [f"{name}=" for name in call.keywords if not signature.accepts(renamed.get(name, name))]
+    if _keyword_names(match, new) and any(arg.star == "**" for arg in call.node.args):
+        refused.append("all that ** may bring")
     takes_any = any(p.kind is ParameterKind.VAR_POSITIONAL for p in signature.parameters)
     if not takes_any and len(call.positional) > len(signature.positional):
         refused.append(f"more than {len(signature.positional)} positional arguments")

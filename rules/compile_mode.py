@@ -71,7 +71,7 @@ NO_PROGRAM = re.compile(r"(^|/)(setup|conftest|hubconf|conf)\.py$|(^|/)docs?/")
 STARTERS = frozenset({"spawn", "start_processes", "launch", "launch_job", "elastic_launch", "notebook_launcher"})
 # Calls in a `__main__` block that start a program, and calls that train or infer.
 ENTRY = re.compile(r"(.*_)?(main|cli|app|parse_args|launch|run|Fire|train\w*)(_.*)?")
-WORK = re.compile(r"(.*_)?(train\w*|fit|test|eval\w*|valid\w*|infer\w*|predict\w*|generate|finetune|val)(_.*)?")
+WORK = re.compile(r"(?!literal_eval)(.*_)?(train\w*|fit|test|eval\w*|valid\w*|infer\w*|predict\w*|generate|finetune|val)(_.*)?")
 OTHER = frozenset({"caffe2", "jax", "megengine", "onnxruntime", "openvino", "tensorflow", "tensorrt"})
 PLACING = frozenset({"cuda", "npu", "to", "set_device", "autocast"})
 
@@ -228,7 +228,8 @@ def _in_script(match: FileMatch, own: ModuleFacts) -> tuple[cst.CSTNode, Edit] |
         return None
     if not _works(match, own, [part for part in body if not isinstance(part, (cst.FunctionDef, cst.ClassDef))]):
         return None
-    last = next((statement for statement in reversed(body) if _is_import(statement)), None)
+    loop = next(i for i, statement in enumerate(body) if isinstance(statement, (cst.For, cst.While, cst.With)))
+    last = next((statement for statement in reversed(body[:loop]) if _is_import(statement)), None)
     text, newline = match.file.source.text, match.file.source.newline
     start = text.find(newline, match.file.tree.span(last)[1]) + len(newline) if last is not None else 0
     if last is None or not len(newline) <= start < len(text):

@@ -12,6 +12,8 @@ is reported, and changed with `--unsafe`.
 
 import re
 
+import libcst as cst
+
 from migrator.rule import INFO, SAFE, UNSAFE, Example, Fix, Report, Role, Rule, Text
 
 rule = Rule(
@@ -38,6 +40,7 @@ rule = Rule(
             "def f(where='cuda'):\n    return t.to(where)\n", "def f(where='npu'):\n    return t.to(where)\n"
         ),
         Example.unchanged("log.info('running on cuda')\ncounts['cuda'] = open('cuda.bin')\nprint('cuda')\n"),
+        Example.reported("backends = {'cpu': 'gloo', 'cuda': 'own'}\n", "a key beside 'cpu'"),
         Example.reported("start('cuda')\n", "'cuda' may be a device"),
         Example.reported(
             "import triton\nif x.device.type == 'cuda':\n    y = triton.cdiv(n, 2)\n", "guards triton"
@@ -53,9 +56,11 @@ def name_the_npu(match: Text) -> Fix | Report | None:
     if match.is_bytes or not DEVICE.fullmatch(match.value):
         return None
     verdict = match.role("device")
-    if verdict.role in (Role.KEY, Role.WORDS, Role.NAME):
-        return None
     npu = match.file.target.device
+    if verdict.role is Role.KEY:
+        return _key(match, npu)
+    if verdict.role in (Role.WORDS, Role.NAME):
+        return None
     if verdict.test is not None and match.guarded:
         return Report(
             f"{match.text} stays: {match.guarded}",
@@ -74,4 +79,18 @@ def name_the_npu(match: Text) -> Fix | Report | None:
         UNSAFE,
         severity=INFO if verdict.role is Role.COMPARED else None,
         needs=(),
+    )
+
+
+def _key(match: Text, npu: str) -> Report | None:
+    """A key of a dictionary by types of devices: what is looked up by that of an NPU is not there."""
+    parent = match.parent()
+    whole = match.file.tree.parents[parent] if isinstance(parent, cst.DictElement) and parent.key is match.node else None
+    keys = [e.key for e in whole.elements if isinstance(e, cst.DictElement)] if isinstance(whole, cst.Dict) else []
+    names = {key.evaluated_value for key in keys if isinstance(key, cst.SimpleString)}
+    if "cpu" not in names or npu in names:
+        return None
+    return Report(
+        f"{match.text} is a key beside 'cpu' and stays: a look-up by the type of a device finds nothing for {npu!r}",
+        f"Where the keys are types of devices, add an entry {npu!r}.",
     )

@@ -86,7 +86,7 @@ def use_cann(match: Text) -> Fix | Report | None:
         for edit in Text(match.file, key, name).replace_words(name, OPTIONS[name])
     ]
     edits = match.replace_words(CUDA, row.npu)
-    return Fix([*edits, *renamed], match.change(edits), row.remedy, needs=())
+    return Fix([*edits, *renamed], match.change(edits), row.remedy, needs=None)
 
 
 def _options(match: Text) -> dict[str, cst.SimpleString] | None:
@@ -123,7 +123,7 @@ def other_package(match: Text) -> Fix | Report | None:
     remedy = "Write onnxruntime-cann in a version that it has (1.20 and later), and install it in the other's place."
     if found[1]:
         return Report(message, remedy)
-    return Fix(match.replace_words(re.escape(match.value), "onnxruntime-cann"), message, remedy, UNSAFE, needs=())
+    return Fix(match.replace_words(re.escape(match.value), "onnxruntime-cann"), message, remedy, UNSAFE, needs=None)
 
 
 @rule.on_method(*BINDINGS)
@@ -147,7 +147,7 @@ def _device_type(match: Match, call: Call | None, place: int) -> Fix | Report | 
         if not edits:
             return None
         return Fix(
-            edits, f"{Match(match.file, node).change(edits)}: onnxruntime calls the NPU so", needs=(), again=True
+            edits, f"{Match(match.file, node).change(edits)}: onnxruntime calls the NPU so", needs=None, again=True
         )
     text = match.file.tree.text(node)
     if "device" not in text:

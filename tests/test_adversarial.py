@@ -337,3 +337,31 @@ def test_a_module_that_answers_is_cuda_is_renamed_with_its_users(migrated):
         "def f(net):\n    return net.is_cuda\n"
     )
     assert migrated(code, select=("core",)).text == code.replace("is_cuda", "is_npu")
+
+
+def test_keyword_arguments_of_partial_and_behind_stars(migrated) -> None:
+    code = "import torch\nfrom functools import partial\nf = partial(torch.cuda.get_device_name, device=d)\n"
+    assert "partial(torch.npu.get_device_name, device_name=d)" in migrated(code).text
+    outcome = migrated("import torch\nn = torch.cuda.get_device_name(**options)\n")
+    assert "torch.cuda" in outcome.text and "all that ** may bring" in outcome.left[0].message
+
+
+def test_tensors_of_other_frameworks_keep_their_cuda(migrated) -> None:
+    for head in ("", "import torch\n"):
+        outcome = migrated(f"{head}import paddle\nx = paddle.to_tensor([1.0])\ny = x.cuda()\n")
+        assert "x.cuda()" in outcome.text and "import torch_npu" not in outcome.text
+        assert "another library" in outcome.left[-1].message
+    assert "x.npu()" in migrated("import torch\nimport paddle\nx = torch.ones(2)\nx.cuda()\n").text
+
+
+def test_a_decorated_first_statement(migrated) -> None:
+    assert migrated("@property\ndef f(m):\n    m.cuda()\n").text == "import torch_npu\n\n@property\ndef f(m):\n    m.npu()\n"
+    assert migrated("import os \\\n\nm.cuda()\n").text == "import os \\\n\nimport torch_npu\nm.npu()\n"
+
+
+def test_an_ordinary_function_that_makes_a_kernel_is_no_extension(migrated) -> None:
+    code = (
+        "import torch\nfrom utils import make_kernel\nclass Blur(torch.autograd.Function):\n    @staticmethod\n"
+        "    def forward(ctx, x):\n        return x * make_kernel(x)\nif x.is_cuda:\n    y = Blur.apply(x)\n"
+    )
+    assert "if x.is_npu:" in migrated(code).text

@@ -112,3 +112,15 @@ def test_no_git_no_guard(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (repo / "a.py").write_text("changed\n")
     monkeypatch.setenv("PATH", "")
     assert gitrepo.uncommitted([repo], [repo / "a.py"]) == []
+
+
+def test_a_repository_that_git_refuses_gives_no_facts_and_runs_nothing(repo: Path) -> None:
+    (repo / "new.py").write_text("")
+    (repo / ".gitignore").write_text("ignored.py\n")
+    (repo / "ignored.py").write_text("")
+    git(repo, "config", "core.fsmonitor", f"touch {repo}/ran; false")
+    [names] = gitrepo.files_around([repo / "a.py", repo / "src/b.py"]).values()
+    assert sorted(names) == [".gitignore", "a.py", "new.py", "src/b.py"]
+    assert not (repo / "ran").exists()
+    (repo / ".git/config").write_text("[core\n")
+    assert gitrepo.files_around([repo / "a.py"]) == {}

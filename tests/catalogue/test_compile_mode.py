@@ -41,6 +41,7 @@ def migrated(path: str, text: str, soc: str | None = None, **files: str) -> str:
         ('import torch\ndef main():\n    """Doc."""\n    f().cuda()\nmain()\n', '    """Doc."""'),
         ("import torch\n\nnet = f().cuda()\nwhile net.step():\n    pass\n", "import torch_npu"),
         ("import torch\nx.cuda()\nif __name__ == '__main__':\n\n    # Start.\n    f()\n", "if __name__ == '__main__':"),
+        ("import torch\nnet = f().cuda()\nfor x in data:\n    net(x)\nimport csv\n", "import torch_npu"),
         ('import torch\nx.cuda()\nif "__main__" == __name__:\n\tmain()\n', 'if "__main__" == __name__:'),
         (
             f"import torch\ndef main():\n    for x in DataLoader(d, pin_memory=True):\n        x.to(0)\n{MAIN}",
@@ -88,6 +89,7 @@ def test_a_program_that_uses_the_device_through_an_import() -> None:
         ("test_train.py", f"import torch\nimport pytest\nx.cuda()\n{MAIN}"),
         ("setup.py", f"import torch\nx.cuda()\n{MAIN}"),
         ("train.py", f"import torch\n{MAIN}"),
+        ("web.py", f"import ast\nimport torch_npu\nast.literal_eval('1')\n{MAIN}"),
         ("train.py", "import torch\ndevice = torch.device('cuda')\ndef f():\n    return x.to(device)\n"),
         (
             "data.py",
