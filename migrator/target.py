@@ -166,12 +166,13 @@ def detect(root: Path, *, cli: str | None, config: str | None, soc: str | None) 
 
 def doubt_about(chip: str) -> str | None:
     """What to say of a chip that is in no list; None for a known one, or a member of a known family."""
-    if chip in CHIPS or re.match(r"Ascend(910_93\d\d|950)", chip):
+    known = {name.lower() for name in CHIPS}
+    if chip.lower() in known or re.match(r"Ascend(910_93\d\d|910C|950)", chip, re.IGNORECASE):
         return None
     names = {name.lower().removeprefix("ascend"): name for name in CHIPS}
     close = difflib.get_close_matches(chip.lower().removeprefix("ascend"), names, n=1, cutoff=0.7)
     hint = f"did you mean {names[close[0]]}?" if close else f"known are {', '.join(CHIPS)}"
-    return f"{chip} is no chip that npu-migrate knows, and it goes on as for any chip; {hint}"
+    return f"{chip} is no chip that npu-migrate knows, and is taken as written; {hint}"
 
 
 def _given(version: str, origin: str, soc: str | None) -> Target:

@@ -255,7 +255,7 @@ def test_an_unknown_chip_is_told_and_used(repo: Path, npu_migrate: Run) -> None:
     done = npu_migrate(".", "--check", "--format", "json", "--soc", "Ascend910B8")
     assert done.json["target"]["soc"] == "Ascend910B8"
     assert done.err == (
-        "--soc: Ascend910B8 is no chip that npu-migrate knows, and it goes on as for any chip; "
+        "--soc: Ascend910B8 is no chip that npu-migrate knows, and is taken as written; "
         "did you mean Ascend910B?\n"
     )
     assert npu_migrate(".", "--check", "--quiet", "--soc", "Ascend910B8").err == ""
