@@ -129,6 +129,8 @@ def _around(files: Sequence[Found], exclude: GitIgnoreSpec, bases: Sequence[Path
     for top, names in gitrepo.files_around([file.path for file in files]).items():
         for name in names:
             path = top / name
+            if DEFAULT_EXCLUDES.intersection(path.relative_to(top).parts):
+                continue
             if path.suffix in _SUFFIXES and not _excluded(path, False, exclude, [top, *bases]):
                 yield Found(path, name, top, _SUFFIXES[path.suffix])
 

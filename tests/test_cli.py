@@ -612,17 +612,19 @@ def test_a_closed_pipe_is_no_error(repo: Path) -> None:
 def test_a_single_file_is_read_as_part_of_its_repository(npu_migrate: Run, repo: Path, from_stdin: bool) -> None:
     """A hook passes the files that changed; what they mean is said elsewhere."""
     (repo / "batch.py").write_text("class Batch:\n    def cuda(self):\n        return self\n")
-    use = b"import torch\nfrom batch import Batch\nbatch = Batch().cuda()\nx = torch.ones(2).cuda()\n"
+    use = b"import torch\nfrom batch import Batch\nbatch = Batch().cuda()\nx = torch.ones(2).cuda()\nlinear = Linear()\nlinear.cuda()\n"
     (repo / "use.py").write_bytes(use)
+    (repo / "venv/lib").mkdir(parents=True)
+    (repo / "venv/lib/torch_like.py").write_text("class Linear:\n    def cuda(self):\n        return self\n")
     git("init", "-q")
-    git("add", "-A")
+    git("add", "batch.py", "use.py", "a.py")
     git("commit", "-qm", "start")
     if from_stdin:
         after = npu_migrate("--stdin-filename", "use.py", stdin=use).out.decode()
     else:
         npu_migrate("use.py", "a.py", "--torch-npu", "2.7.1")
         after = (repo / "use.py").read_text()
-    assert "Batch().cuda()" in after and "torch.ones(2).npu()" in after
+    assert "Batch().cuda()" in after and "torch.ones(2).npu()" in after and "linear.npu()" in after
     assert (repo / "left.py").read_bytes() == LEFT and (repo / "src/b.py").read_bytes() == CUDA
 
 
