@@ -272,6 +272,9 @@ def _local(items: Sequence[Item], project: Project, jobs: int | None) -> Answers
         left = [child for child in multiprocessing.active_children() if child not in others]
         for child in left:
             child.terminate()
+        if pool:
+            # Its thread waits for the workers too, and of two who wait only one learns that a process has ended.
+            pool.shutdown(cancel_futures=True)
         for child in left:
             child.join()
 
