@@ -106,8 +106,9 @@ def _migrate(job: Job, paths: Sequence[str], options: Options, source: bytes | N
 def _job(paths: Sequence[str], options: Options) -> Job:
     """Configuration, files, rules and target of a run."""
     from migrator import config, discover, registry
+    from migrator.chips import doubt_about
     from migrator.job import Job
-    from migrator.target import detect, doubt_about
+    from migrator.target import detect
 
     first = Path(options.stdin_filename or paths[0])
     names = (*config.ADDITIVE, "select", "unsafe", "torch_npu", "soc", "jobs", "baseline", "format")

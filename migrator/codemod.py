@@ -18,7 +18,7 @@ from typing import Any
 import libcst as cst
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
-from migrator import config, discover, registry, run
+from migrator import config, discover, gitrepo, registry, run
 from migrator.job import Job
 from migrator.records import Status
 from migrator.report import FORMATS
@@ -79,8 +79,7 @@ def _words(values: Iterable[str]) -> tuple[str, ...]:
 
 def _root(path: Path) -> Path:
     """The repository of a file, or the folder that the command runs in, or the file's own."""
-    folders = [folder for folder in path.parents if (folder / ".git").exists() or folder == Path.cwd()]
-    return folders[0] if folders else path.parent
+    return gitrepo.top_of(path) or (Path.cwd() if path.is_relative_to(Path.cwd()) else path.parent)
 
 
 @cache

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
@@ -90,8 +91,9 @@ def discover(paths: Sequence[str | Path], exclude: Sequence[str] = (), exclude_b
         if root.is_dir():
             found = _walk(root, spec, [root, *bases], discovery)
         elif kind := kind_of(root) or _kind_of_argument(root):
-            single.append(Found(root, Path(path).name, root.parent, kind))
-            found = iter(single[-1:])
+            file = Found(root, Path(path).name, root.parent, kind)
+            single.append(file)
+            found = iter([file])
         else:
             discovery.foreign.append(str(path))
             continue
@@ -126,13 +128,15 @@ def kind_of(path: Path) -> FileKind | None:
 
 def _around(files: Sequence[Found], exclude: GitIgnoreSpec, bases: Sequence[Path]) -> Iterator[Found]:
     """What else of Python lies in the repositories of these files."""
+    left_out = cache(_is_default_excluded)
     for top, names in gitrepo.files_around([file.path for file in files]).items():
         for name in names:
             path = top / name
-            if DEFAULT_EXCLUDES.intersection(path.relative_to(top).parts):
+            kind = _SUFFIXES.get(path.suffix.lower())
+            if kind is None or _excluded(path, False, exclude, [top, *bases]):
                 continue
-            if path.suffix in _SUFFIXES and not _excluded(path, False, exclude, [top, *bases]):
-                yield Found(path, name, top, _SUFFIXES[path.suffix])
+            if not any(left_out(folder) for folder in path.parents if top in folder.parents):
+                yield Found(path, name, top, kind)
 
 
 def _kind_of_argument(path: Path) -> FileKind | None:

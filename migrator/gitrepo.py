@@ -19,11 +19,22 @@ class GitError(RuntimeError):
     """git refused; the message is its own first line."""
 
 
+def top_of(path: Path) -> Path | None:
+    """The root of the repository that a file or folder (absolute) lies in, by what the file tree shows."""
+    for folder in path.parents:
+        try:
+            if (folder / ".git").exists():
+                return folder
+        except OSError:
+            continue
+    return None
+
+
 def by_repository(files: Iterable[Path]) -> dict[Path, list[Path]]:
     """The files (absolute) of each repository, by its root; files in none are left out.  Raises GitError."""
     grouped: dict[Path, list[Path]] = {}
     for file in files:
-        if top := next((folder for folder in file.parents if (folder / ".git").exists()), None):
+        if top := top_of(file):
             grouped.setdefault(top, []).append(file)
     return {top: inside for top, inside in grouped.items() if _is_repository(top)}
 
@@ -43,12 +54,10 @@ def _is_repository(top: Path) -> bool:
 def files_around(files: Iterable[Path]) -> dict[Path, list[str]]:
     """What git does not ignore in the repositories of files (absolute), below each root; nothing if it refuses."""
     found = {}
-    for file in files:
+    for top in dict.fromkeys(filter(None, map(top_of, files))):
         with contextlib.suppress(GitError, OSError):
-            top = next((folder for folder in file.parents if (folder / ".git").exists()), None)
-            if top is not None and top not in found:
-                listed = _git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split(b"\0")
-                found[top] = [os.fsdecode(name) for name in dict.fromkeys(listed) if name]
+            listed = _git(top, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split(b"\0")
+            found[top] = [os.fsdecode(name) for name in dict.fromkeys(listed) if name]
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from migrator import gitrepo
+
 # Where linters are set up, and what says so there.
 _SETTINGS = {
     "pyproject.toml": re.compile(r"^\[tool\.(ruff|autoflake|pycln)\b", re.MULTILINE),
@@ -19,12 +21,9 @@ _SETTINGS = {
 
 def mind_unused_imports(folder: Path) -> bool:
     """Whether linters are set up for code in a folder (absolute): there, or above it in the same repository."""
-    for place in (folder, *folder.parents):
-        if any(_says(place / name, pattern) for name, pattern in _SETTINGS.items()):
-            return True
-        if (place / ".git").exists():
-            return False
-    return False
+    top = gitrepo.top_of(folder / "any") or folder
+    places = [place for place in (folder, *folder.parents) if place.is_relative_to(top)]
+    return any(_says(place / name, pattern) for place in places for name, pattern in _SETTINGS.items())
 
 
 def _says(path: Path, pattern: re.Pattern[str]) -> bool:

@@ -33,7 +33,7 @@ class Owner:
 
 _TORCH = Owner(OwnerKind.TORCH)
 # Their tensors have a `.cuda()` of their own.
-OTHER_FRAMEWORKS = frozenset({"paddle", "jittor", "tensorflow", "mxnet", "oneflow", "cupy"})
+OTHER_FRAMEWORKS = frozenset("caffe2 cupy jax jittor megengine mxnet oneflow paddle tensorflow".split())
 _OPTION_WORDS = frozenset(
     [
         "args",

@@ -20,7 +20,7 @@ from migrator.training import Training, read_training
 
 _DEVICE = re.compile(r"(cuda|npu)(:.*)?|nccl|hccl", re.DOTALL)
 _DEVICE_NAMES = frozenset({"cuda", "npu", "is_cuda", "is_npu", "GradScaler", "NCCL", "HCCL"})
-_DEVICE_WORDS = re.compile(r"cuda|npu|GradScaler|[NHnh][Cc][Cc][Ll]|pin_memory=True")
+_DEVICE_WORDS = re.compile(r"cuda|npu|GradScaler|[NHnh][Cc][Cc][Ll]|pin_memory")
 _NUMBERED = re.compile(r"(cuda|npu):(?!0$)")
 _NUMBER_NAME = re.compile(r"rank|gpu", re.IGNORECASE)
 _TEST_PATH = re.compile(r"(^|/)tests?/|(^|/)conftest\.py$")

@@ -215,15 +215,16 @@ def _arguments(match: Name) -> Sequence[cst.Arg]:
 
 
 def _refused_arguments(match: Name, new: str) -> str | None:
-    """Arguments of the call that the NPU function has no parameter for."""
-    signature, call = match.file.target.signature(new), match.call
-    if signature is None or call is None:
+    """Arguments that the NPU function has no parameter for."""
+    signature, arguments, renamed = match.file.target.signature(new), _arguments(match), _keyword_names(match, new)
+    if signature is None:
         return None
-    renamed = _keyword_names(match, new)
-    refused = [f"{name}=" for name in call.keywords if not signature.accepts(renamed.get(name, name))]
-    if _keyword_names(match, new) and any(arg.star == "**" for arg in call.node.args):
+    keywords = [arg.keyword.value for arg in arguments if arg.keyword is not None]
+    refused = [f"{name}=" for name in keywords if not signature.accepts(renamed.get(name, name))]
+    if renamed and any(arg.star == "**" for arg in arguments):
         refused.append("all that ** may bring")
     takes_any = any(p.kind is ParameterKind.VAR_POSITIONAL for p in signature.parameters)
-    if not takes_any and len(call.positional) > len(signature.positional):
+    positional = [arg for arg in arguments if arg.keyword is None and not arg.star]
+    if not takes_any and len(positional) > len(signature.positional):
         refused.append(f"more than {len(signature.positional)} positional arguments")
     return ", ".join(refused) or None

@@ -98,9 +98,10 @@ def read_files(
                 results[index] = FileResult(file.display, Status.UNCHANGED, before=raw)
             yield name, raw if candidate or _has_facts(name, raw) else b""
         for file, name in zip(around, names[len(files) :], strict=True) if items else ():
-            raw = _read(file, chosen := settings(file), None)
+            chosen = settings(file)
+            raw = _read(file, chosen, None)
             if isinstance(raw, bytes):
-                yield name, raw if engine.is_candidate(raw, chosen) or _has_facts(name, raw) else b""
+                yield name, raw if _has_facts(name, raw) or engine.is_candidate(raw, chosen) else b""
 
     with _without_collector():
         project = Project.scan(read())

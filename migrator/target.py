@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import configparser
-import difflib
 import os
 import re
 import sys
@@ -36,15 +35,6 @@ SKIPPED = frozenset({"node_modules", "site-packages", "venv", "env", "build", "d
 
 PACKAGES = {"torch-npu": "torch-npu", "torch_npu": "torch-npu", "torch": "torch", "pytorch": "torch"}
 """Spellings of a distribution → its normal name; conda calls torch pytorch."""
-
-CHIPS = (
-    *("Ascend910A", "Ascend910ProA", "Ascend910ProB", "Ascend910PremiumA", "Ascend910B"),
-    *("Ascend910B1", "Ascend910B2", "Ascend910B2C", "Ascend910B3", "Ascend910B4", "Ascend910B4-1"),
-    *("Ascend910_9362", "Ascend910_9372", "Ascend910_9381", "Ascend910_9382", "Ascend910_9391", "Ascend910_9392"),
-    *("Ascend310P1", "Ascend310P2", "Ascend310P3", "Ascend310P4", "Ascend310P5", "Ascend310P7"),
-    *("Ascend310B1", "Ascend310B2", "Ascend310B3", "Ascend310B4", "Ascend950"),
-)
-"""The chips that torch_npu asks CANN about, by the names that torch.npu.get_device_name() gives."""
 
 _PACKAGE = r"(?P<name>torch[-_]npu|torch|pytorch)"
 _REQUIREMENT = re.compile(rf"{_PACKAGE}\s*(\[[^\]]*\])?\s*([(=<>!~;@]|$)", re.IGNORECASE)
@@ -162,17 +152,6 @@ def detect(root: Path, *, cli: str | None, config: str | None, soc: str | None) 
     if installed is not None:
         return _given(installed, f"torch_npu {installed} is installed", soc)
     return Target(api.versions()[-1], soc, "nothing pins torch_npu: the newest known wheel is assumed")
-
-
-def doubt_about(chip: str) -> str | None:
-    """What to say of a chip that is in no list; None for a known one, or a member of a known family."""
-    known = {name.lower() for name in CHIPS}
-    if chip.lower() in known or re.match(r"Ascend(910_93\d\d|910C|950)", chip, re.IGNORECASE):
-        return None
-    names = {name.lower().removeprefix("ascend"): name for name in CHIPS}
-    close = difflib.get_close_matches(chip.lower().removeprefix("ascend"), names, n=1, cutoff=0.7)
-    hint = f"did you mean {names[close[0]]}?" if close else f"known are {', '.join(CHIPS)}"
-    return f"{chip} is no chip that npu-migrate knows, and is taken as written; {hint}"
 
 
 def _given(version: str, origin: str, soc: str | None) -> Target:

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 
 import libcst as cst
 
+from migrator.chips import has_prebuilt_kernels
 from migrator.names import dotted
+from migrator.owners import OTHER_FRAMEWORKS
 from migrator.programs import ModuleFacts
 from migrator.rule import INFO, SAFE, Edit, Example, FileMatch, Fix, Name, Report, Rule
 from migrator.statements import falls_back
@@ -66,13 +68,12 @@ rule = Rule(
     ],
 )  # fmt: skip
 
-NEWER = re.compile(r"Ascend(910B\d|910_9|910C|310B|95)", re.IGNORECASE)
 NO_PROGRAM = re.compile(r"(^|/)(setup|conftest|hubconf|conf)\.py$|(^|/)docs?/")
 STARTERS = frozenset({"spawn", "start_processes", "launch", "launch_job", "elastic_launch", "notebook_launcher"})
 # Calls in a `__main__` block that start a program, and calls that train or infer.
 ENTRY = re.compile(r"(.*_)?(main|cli|app|parse_args|launch|run|Fire|train\w*)(_.*)?")
 WORK = re.compile(r"(?!literal_eval)(.*_)?(train\w*|fit|test|eval\w*|valid\w*|infer\w*|predict\w*|generate|finetune|val)(_.*)?")
-OTHER = frozenset({"caffe2", "jax", "megengine", "onnxruntime", "openvino", "tensorflow", "tensorrt"})
+OTHER = OTHER_FRAMEWORKS | {"onnxruntime", "openvino", "tensorrt"}
 PLACING = frozenset({"cuda", "npu", "to", "set_device", "autocast"})
 
 
@@ -112,7 +113,7 @@ def _wanted(match: FileMatch, own: ModuleFacts, modules: list[ModuleFacts]) -> b
     target, path = match.file.target, match.file.path
     if "set_compile_mode(" in match.file.source.text:
         return False
-    if own.is_test or NO_PROGRAM.search(path) or (target.soc is not None and NEWER.match(target.soc)):
+    if own.is_test or NO_PROGRAM.search(path) or (target.soc is not None and has_prebuilt_kernels(target.soc)):
         return False
     if any(module.compile_mode for module in modules) or not any(m.device and m.uses_torch for m in modules):
         return False

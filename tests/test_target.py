@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from migrator import api, target
-from migrator.target import CHIPS, Target, TargetError, detect, doubt_about, lacking_torch_npu
+from migrator.chips import CHIPS, doubt_about
+from migrator.target import Target, TargetError, detect, lacking_torch_npu
 
 NEWEST = api.versions()[-1]
 
